@@ -1,0 +1,29 @@
+"""Context augmentation for LlamaIndex: gives each retrieved chunk back what surrounds it."""
+
+from llama_index_ext_ctxaug.errors import (
+    ConfigurationError,
+    ContextAugmentationError,
+    MissingNodeError,
+    UnclearAnswerError,
+)
+from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PROVENANCE_KEY",
+    "ConfigurationError",
+    "ContextAugmentationEndEvent",
+    "ContextAugmentationError",
+    "ContextAugmentationStartEvent",
+    "ContextAugmenter",
+    "MissingNodeError",
+    "Piece",
+    "PrevNextNodePostprocessor",
+    "Provenance",
+    "UnclearAnswerError",
+    "read_provenance",
+]

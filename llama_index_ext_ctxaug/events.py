@@ -1,0 +1,58 @@
+"""What an augmenter reports on LlamaIndex's instrumentation dispatcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.instrumentation.events import BaseEvent
+
+
+class ContextAugmentationStartEvent(BaseEvent):
+    """A call begins.
+
+    Attributes:
+        augmenter: class name of the postprocessor.
+        num_hits: number of distinct hits that came in.
+        query_str: the question, where there is one.
+    """
+
+    augmenter: str
+    num_hits: int
+    query_str: str | None = None
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the event is serialized."""
+        return "ContextAugmentationStartEvent"
+
+
+class ContextAugmentationEndEvent(BaseEvent):
+    """A call ended without an error.
+
+    Attributes:
+        augmenter: class name of the postprocessor.
+        num_hits: number of distinct hits that came in.
+        num_nodes: number of nodes that went out.
+        added_node_ids: ids of the nodes that were added to the hits, in the order of the output.
+        reads: keys read from the docstore (nodes and document lists).
+        rounds: batched reads, one after another.
+        tokens: tokens of the text that went out, where a budget made them be counted.
+        stop_reasons: how often growth ended for which reason.
+        details: what one augmenter reports beyond the others.
+    """
+
+    augmenter: str
+    num_hits: int
+    num_nodes: int
+    added_node_ids: list[str]
+    reads: int
+    rounds: int
+    tokens: int | None = None
+    stop_reasons: dict[str, int] = Field(default_factory=dict)
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the event is serialized."""
+        return "ContextAugmentationEndEvent"

@@ -1,0 +1,90 @@
+"""One algorithm, run sync or async: a generator yields steps, a driver carries them out.
+
+The algorithm knows nothing of the way it is driven. It yields a `Step` that says what is wanted and
+is sent the result; an error of the step is thrown in at the `yield`, so that it can be handled with
+`try`. httpx runs its authentication schemes in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Step(Protocol[R_co]):
+    """A piece of I/O that an algorithm wants done: both ways of doing it, and nothing else."""
+
+    def run(self) -> R_co:
+        """Do it now, in the calling thread."""
+
+    async def arun(self) -> R_co:
+        """Do it without blocking the event loop."""
+
+
+Flow = Generator[Step[Any], Any, T]
+"""An algorithm: yields steps, is sent their results, returns a value of type `T`."""
+
+
+def ask(step: Step[T]) -> Flow[T]:
+    """Yield a step; return its result with its type."""
+    result: T = yield step
+    return result
+
+
+def run(flow: Flow[T]) -> T:
+    """Drive a flow to its end in the calling thread.
+
+    Args:
+        flow: the algorithm; it is closed in every case.
+
+    Returns:
+        What the algorithm returns.
+
+    Raises:
+        Exception: what the algorithm raises, or an error of a step that it did not handle.
+    """
+    try:
+        step = next(flow)
+        while True:
+            try:
+                result = step.run()
+            except Exception as error:
+                step = flow.throw(error)
+            else:
+                step = flow.send(result)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        flow.close()
+
+
+async def arun(flow: Flow[T]) -> T:
+    """Drive a flow to its end in the event loop; a cancellation closes the flow and is passed on.
+
+    Args:
+        flow: the algorithm; it is closed in every case.
+
+    Returns:
+        What the algorithm returns.
+
+    Raises:
+        Exception: what the algorithm raises, or an error of a step that it did not handle.
+    """
+    try:
+        step = next(flow)
+        while True:
+            try:
+                result = await step.arun()
+            except Exception as error:
+                step = flow.throw(error)
+            else:
+                step = flow.send(result)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        flow.close()

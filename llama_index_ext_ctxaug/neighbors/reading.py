@@ -1,0 +1,207 @@
+"""Batched reads from any `BaseDocumentStore`: each id at most once a call, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from llama_index.core.schema import BaseNode
+from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
+
+from llama_index_ext_ctxaug.flow import Flow, ask
+
+T = TypeVar("T")
+
+
+class Want(NamedTuple):
+    """What a task needs in hand before it can go on.
+
+    Attributes:
+        nodes: ids of nodes; one that is in hand as a hit is not read.
+        copies: ids of hits whose stored copy is needed, since the hit itself lacks a link.
+        documents: ids of source documents whose list of node ids is needed.
+        all_documents: whether the list of all documents is needed (reads grow with the store).
+    """
+
+    nodes: Sequence[str] = ()
+    copies: Sequence[str] = ()
+    documents: Sequence[str] = ()
+    all_documents: bool = False
+
+
+Task = Generator[Want, None, T]
+"""The search of one hit for its neighbors: yields what it wants, goes on when that was looked for."""
+
+
+class DocumentOrder(NamedTuple):
+    """The node ids of a source document as its store lists them, and the place of each in that list."""
+
+    ids: tuple[str, ...]
+    places: Mapping[str, int]
+
+
+class StoreAnswer(NamedTuple):
+    """What one round of reading brought: whatever is not in here is not in the store."""
+
+    nodes: Mapping[str, BaseNode]
+    documents: Mapping[str, RefDocInfo]
+    all_documents: Mapping[str, RefDocInfo] | None = None
+
+
+@dataclass(frozen=True)
+class ReadStore:
+    """The step that reads nodes and document lists, all that one round asks for at once.
+
+    Attributes:
+        docstore: where to read.
+        node_ids: distinct ids of nodes.
+        document_ids: distinct ids of source documents.
+        all_documents: whether to read the list of all documents too.
+    """
+
+    docstore: BaseDocumentStore
+    node_ids: list[str]
+    document_ids: list[str]
+    all_documents: bool = False
+
+    def run(self) -> StoreAnswer:
+        """Read in the calling thread."""
+        store = self.docstore
+        nodes = store.get_nodes(self.node_ids, raise_error=False) if self.node_ids else []
+        infos = {id_: store.get_ref_doc_info(id_) for id_ in self.document_ids}
+        everything = (store.get_all_ref_doc_info() or {}) if self.all_documents else None
+        return _answer(nodes, infos, everything)
+
+    async def arun(self) -> StoreAnswer:
+        """Read with the store's async methods."""
+        store = self.docstore
+        nodes = await store.aget_nodes(self.node_ids, raise_error=False) if self.node_ids else []
+        infos = {id_: await store.aget_ref_doc_info(id_) for id_ in self.document_ids}
+        everything = (await store.aget_all_ref_doc_info() or {}) if self.all_documents else None
+        return _answer(nodes, infos, everything)
+
+
+def _answer(
+    nodes: Iterable[BaseNode | None],
+    infos: Mapping[str, RefDocInfo | None],
+    everything: Mapping[str, RefDocInfo] | None,
+) -> StoreAnswer:
+    return StoreAnswer(
+        nodes={node.node_id: node for node in nodes if node is not None},
+        documents={id_: info for id_, info in infos.items() if info is not None},
+        all_documents=everything,
+    )
+
+
+def _order(info: RefDocInfo) -> DocumentOrder:
+    ids = tuple(dict.fromkeys(info.node_ids))
+    return DocumentOrder(ids, {id_: place for place, id_ in enumerate(ids)})
+
+
+@dataclass
+class NodeReader:
+    """The nodes that one call has in hand, and the only way to get more.
+
+    Attributes:
+        docstore: where nodes are read.
+        hits: the hits' own nodes by id; they are never read for their text.
+        stored: what was read from the store, by id; None where the store has no such node.
+        documents: the list of nodes of each source document that was asked for, by document id; None
+            where the store has no such list.
+        all_documents: all documents of the store, once they were read.
+        rounds: number of batched reads so far.
+        reads: number of keys asked for so far (nodes and document lists).
+        error: what the store raised, if it did.
+    """
+
+    docstore: BaseDocumentStore
+    hits: Mapping[str, BaseNode]
+    stored: dict[str, BaseNode | None] = field(default_factory=dict)
+    documents: dict[str, DocumentOrder | None] = field(default_factory=dict)
+    all_documents: Mapping[str, RefDocInfo] | None = None
+    rounds: int = 0
+    reads: int = 0
+    error: Exception | None = None
+
+    def node(self, node_id: str) -> BaseNode | None:
+        """The node of this id: the hit where it is one, else what the store gave; None if not in hand."""
+        return self.hits.get(node_id) or self.stored.get(node_id)
+
+    def copy(self, node_id: str) -> BaseNode | None:
+        """The store's copy of this node, if it was read and found."""
+        return self.stored.get(node_id)
+
+    def lacks(self, want: Want) -> bool:
+        """Whether anything in this want has not been looked for yet."""
+        stored, hits = self.stored, self.hits
+        for id_ in want.nodes:
+            if id_ not in stored and id_ not in hits:
+                return True
+        return (
+            any(id_ not in stored for id_ in want.copies)
+            or any(id_ not in self.documents for id_ in want.documents)
+            or (want.all_documents and self.all_documents is None)
+        )
+
+    def fetch(self, wants: Iterable[Want]) -> Flow[None]:
+        """Read what these wants lack, in one round; nothing lacking costs no round."""
+        stored, hits = self.stored, self.hits
+        nodes: dict[str, None] = {}
+        documents: dict[str, None] = {}
+        all_documents = False
+        for want in wants:
+            nodes.update((id_, None) for id_ in want.nodes if id_ not in stored and id_ not in hits)
+            nodes.update((id_, None) for id_ in want.copies if id_ not in stored)
+            documents.update((id_, None) for id_ in want.documents if id_ not in self.documents)
+            all_documents = all_documents or (want.all_documents and self.all_documents is None)
+        if not (nodes or documents or all_documents):
+            return
+        self.rounds += 1
+        self.reads += len(nodes) + len(documents) + all_documents
+        try:
+            answer = yield from ask(ReadStore(self.docstore, list(nodes), list(documents), all_documents))
+        except Exception as error:
+            self.error = error
+            raise
+        for id_ in nodes:
+            stored[id_] = answer.nodes.get(id_)
+        for id_ in documents:
+            info = answer.documents.get(id_)
+            self.documents[id_] = _order(info) if info else None
+        if answer.all_documents is not None:
+            self.all_documents = answer.all_documents
+
+    def advance(self, tasks: Iterable[Task[T]]) -> Flow[list[T]]:
+        """Run many tasks side by side, so that all that they want at one moment is one read.
+
+        Args:
+            tasks: the searches; what they return stands at the same place in the result.
+
+        Returns:
+            The tasks' results, in the order of the tasks.
+        """
+        running = list(enumerate(tasks))
+        results: dict[int, T] = {}
+        while running:
+            waiting: list[tuple[int, Task[T]]] = []
+            wants: list[Want] = []
+            for place, task in running:
+                want = self._step(task, place, results)
+                if want is not None:
+                    waiting.append((place, task))
+                    wants.append(want)
+            yield from self.fetch(wants)
+            running = waiting
+        return [results[place] for place in sorted(results)]
+
+    def _step(self, task: Task[T], place: int, results: dict[int, T]) -> Want | None:
+        """Run a task until it wants what is not in hand; None when it has ended."""
+        try:
+            want = next(task)
+            while not self.lacks(want):
+                want = next(task)
+        except StopIteration as stop:
+            results[place] = stop.value
+            return None
+        return want

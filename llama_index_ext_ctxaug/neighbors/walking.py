@@ -1,0 +1,111 @@
+"""Growing from a hit, chunk by chunk, in one direction: how far, over which nodes, and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode
+
+from llama_index_ext_ctxaug.neighbors.links import Direction, Links
+from llama_index_ext_ctxaug.neighbors.reading import Task, Want
+from llama_index_ext_ctxaug.passages.passage import Edge, StopReason
+
+PREFETCH_HOPS = 3
+"""From this many hops on, a document's list of nodes saves rounds: it costs one and replaces all but one."""
+
+Limit = Callable[[BaseNode], StopReason | None]
+"""Asked before a node is taken: None takes it, a reason ends the growth before it."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """What growing from one hit in one direction gave.
+
+    Attributes:
+        hit_id: where it started.
+        direction: towards the start or the end of the document.
+        node_ids: the nodes it reached, nearest first; hits among them.
+        stopped: why it ended.
+        missing_id: the id that the store does not have, where that is the reason.
+        repaired: adjacencies on its way that the nodes' own relationships do not state.
+    """
+
+    hit_id: str
+    direction: Direction
+    node_ids: list[str] = field(default_factory=list)
+    stopped: StopReason = "count"
+    missing_id: str | None = None
+    repaired: list[Edge] = field(default_factory=list)
+
+
+def walk(
+    links: Links, hit: BaseNode, direction: Direction, *, count: int, limit: Limit, prefetch: int = 0
+) -> Task[Walk]:
+    """Grow from a hit in one direction, never out of its document.
+
+    Args:
+        links: where the node beside another is found.
+        hit: the node to start from.
+        direction: "previous" or "next".
+        count: most nodes to reach.
+        limit: asked before each node that is taken, hits excepted: those are in the output anyway.
+        prefetch: number of nodes to read ahead by the document's list of nodes, where it has one.
+
+    Returns:
+        The walk; a cycle, a missing node, another document or the limit ends it early.
+    """
+    reader = links.reader
+    result = Walk(hit.node_id, direction)
+    if prefetch >= PREFETCH_HOPS and links.repair:
+        yield from _read_ahead(links, hit, direction, prefetch)
+    seen = {hit.node_id}
+    current = hit
+    while len(result.node_ids) < count:
+        id_, repaired = yield from links.beside(current, direction)
+        if id_ is None:
+            result.stopped = "document_end"
+            return result
+        if id_ in seen:
+            result.stopped = "cycle"
+            return result
+        if reader.node(id_) is None:
+            yield Want(nodes=(id_,))
+        node = reader.node(id_)
+        if node is None:
+            result.stopped, result.missing_id = "missing", id_
+            return result
+        if links.document(hit) is None and links.document(node) is not None:
+            yield Want(copies=(hit.node_id,))  # the hit may have lost what its stored copy still knows
+        if links.document(node) != links.document(hit):
+            result.stopped = "other_document"
+            return result
+        if id_ not in reader.hits and (reason := limit(node)) is not None:
+            result.stopped = reason
+            return result
+        seen.add(id_)
+        result.node_ids.append(id_)
+        if repaired:
+            ends = (current.node_id, id_)
+            result.repaired.append(ends if direction == "next" else ends[::-1])
+        current = node
+    return result
+
+
+def _read_ahead(links: Links, hit: BaseNode, direction: Direction, count: int) -> Task[None]:
+    """Bring the next nodes of the document's list into hand; a wrong list costs a read, not an answer."""
+    source = links.source(hit)
+    first = links.link(hit, direction)
+    if source is None:
+        return
+    yield Want(nodes=(first,) if first else (), documents=(source,))
+    order = links.reader.documents.get(source)
+    place = order.places.get(hit.node_id) if order else None
+    if order is None or place is None:
+        return
+    ahead = (
+        order.ids[place + 1 : place + 1 + count]
+        if direction == "next"
+        else order.ids[max(0, place - count) : place]
+    )
+    yield Want(nodes=ahead)

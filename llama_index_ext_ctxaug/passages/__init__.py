@@ -1,0 +1,1 @@
+"""Pure functions and values on chunks and their text: no store, no model, no I/O."""

@@ -1,0 +1,258 @@
+"""What all augmenters share: hits in, passages chosen by the policy, nodes out."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from llama_index.core.bridge.pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_serializer,
+    field_validator,
+)
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores import MetadataFilters
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn
+
+from llama_index_ext_ctxaug.errors import MissingNodeError
+from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.flow import Flow, arun, run
+from llama_index_ext_ctxaug.neighbors.growth import Growth
+from llama_index_ext_ctxaug.neighbors.links import Links
+from llama_index_ext_ctxaug.neighbors.pages import PageOrder
+from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Want
+from llama_index_ext_ctxaug.neighbors.walking import Limit
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score, score_key
+
+logger = logging.getLogger(__name__)
+dispatcher = get_dispatcher(__name__)
+
+NeighborFilter = Callable[[BaseNode], bool]
+
+
+class FlowPostprocessor(BaseNodePostprocessor):
+    """A postprocessor whose algorithm is written once, as a flow, and runs sync and async alike."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @abstractmethod
+    def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
+        """The algorithm: hits in, nodes out; it yields steps for all I/O."""
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return run(self._flow(nodes, query_bundle))
+
+    @dispatcher.span
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return await arun(self._flow(nodes, query_bundle))
+
+
+def _explain_wrong_docstore(value: Any) -> Any:
+    if isinstance(value, BaseDocumentStore):
+        return value
+    kind = type(value).__name__
+    if isinstance(getattr(value, "docstore", None), BaseDocumentStore):
+        hint = f"the docstore of this {kind} is its attribute: pass docstore=....docstore"
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        hint = "put the nodes into a store: docstore = SimpleDocumentStore(); docstore.add_documents(nodes)"
+    else:
+        hint = "pass index.docstore, storage_context.docstore, or another store that holds the nodes"
+    raise ValueError(f"docstore must be a BaseDocumentStore, got {kind}; {hint}")
+
+
+class ContextAugmenter(FlowPostprocessor):
+    """The engine of all augmenters that read a docstore; a subclass is one policy.
+
+    A subclass implements `_choose`: it calls `growth.grow(...)` or edits `growth.chunks`, and the
+    engine does the rest: distinct hits, reading, order, scores, warnings, events, output.
+
+    **Guarantees**: every distinct hit goes out exactly once with its own (best) score, as the very
+    object that came in; chunks of a document that touch stand in document order; nothing that came in,
+    nor what the store holds, is changed; no neighbor of another document or refused by the filters.
+
+    **On failure**: what the docstore raises is raised, unless `on_store_error="return_hits"`; a neighbor
+    that is not in the docstore ends the growth there, with one warning a call, unless `strict=True`.
+    """
+
+    docstore: Annotated[BaseDocumentStore, BeforeValidator(_explain_wrong_docstore)] = Field(
+        description="The document store that holds the nodes.", exclude=True
+    )
+    neighbor_score: NeighborScore = Field(
+        default="none",
+        description="Score of added nodes: none, inherit (that of the nearest hit), decay (lowered each hop).",
+    )
+    score_decay: float = Field(
+        default=0.5, gt=0, le=1, description='Factor for each hop under neighbor_score="decay".'
+    )
+    neighbor_filters: MetadataFilters | NeighborFilter | None = Field(
+        default=None, description="Which nodes may be added: LlamaIndex's MetadataFilters, or a function."
+    )
+    strict: bool = Field(default=False, description="Raise where a neighbor is not in the docstore.")
+    on_store_error: Literal["raise", "return_hits"] = Field(
+        default="raise", description="What happens when the docstore raises."
+    )
+    repair_links: bool = Field(
+        default=True, description="Look for the neighbors of nodes that lack their own relationships."
+    )
+    previous_id_key: str = Field(default="prev_id", description="Metadata key of the id of the node before.")
+    next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
+    document_key: str | None = Field(
+        default=None,
+        description="Metadata key (such as file_path) that makes documents of one file count as one.",
+    )
+    page_key: str = Field(
+        default="page_label", description="Metadata key that orders the documents of one file."
+    )
+
+    @field_validator("neighbor_filters", mode="before")
+    @classmethod
+    def _refuse_lost_filter(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(  # noqa: TRY004
+                f"neighbor_filters was the function {value!r}, which cannot be saved: "
+                "pass it again, from_dict(data, docstore=..., neighbor_filters=...)"
+            )
+        return value
+
+    @field_serializer("neighbor_filters", when_used="always")
+    def _name_function(self, value: Any) -> Any:
+        if callable(value):
+            return getattr(value, "__qualname__", repr(type(value)))
+        return value
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the postprocessor is serialized: that of the class."""
+        return cls.__name__
+
+    @abstractmethod
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        """The policy: decide which chunks go out, by growing from the hits or by editing the chunks."""
+
+    def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
+        hits = distinct_hits(nodes)
+        if not hits:
+            return []
+        name = self.class_name()
+        dispatcher.event(
+            ContextAugmentationStartEvent(
+                augmenter=name, num_hits=len(hits), query_str=query.query_str if query else None
+            )
+        )
+        growth = self._new_growth(hits)
+        try:
+            yield from self._choose(growth, query)
+            yield from self._report_missing(growth)
+        except Exception as error:
+            if error is not growth.reader.error or self.on_store_error == "raise":
+                raise
+            logger.error("%s: the docstore failed, the hits go out alone: %r", name, error)  # noqa: TRY400
+            growth.chunks = dict(hits)
+        passages = growth.passages()
+        result = self._output(passages)
+        reader = growth.reader
+        dispatcher.event(
+            ContextAugmentationEndEvent(
+                augmenter=name,
+                num_hits=len(hits),
+                num_nodes=len(result),
+                added_node_ids=[c.node.node_id for p in passages for c in p.chunks if c.role != "hit"],
+                reads=reader.reads,
+                rounds=reader.rounds,
+                stop_reasons=dict(growth.stops),
+            )
+        )
+        return result
+
+    def _new_growth(self, hits: dict[str, Chunk]) -> Growth:
+        reader = NodeReader(self.docstore, {id_: chunk.node for id_, chunk in hits.items()})
+        pages = PageOrder(reader, self.document_key, self.page_key) if self.document_key else None
+        links = Links(
+            reader,
+            repair=self.repair_links,
+            previous_key=self.previous_id_key,
+            next_key=self.next_id_key,
+            pages=pages,
+        )
+        return Growth(hits, links, self._filter())
+
+    def _filter(self) -> Limit:
+        filters = self.neighbor_filters
+        if filters is None:
+            return lambda node: None
+        if not isinstance(filters, MetadataFilters):
+            may_be_added = filters
+            return lambda node: None if may_be_added(node) else "filter"
+        current: dict[str, Any] = {}
+        matches = build_metadata_filter_fn(lambda _: current, filters)
+
+        def limit(node: BaseNode) -> Literal["filter"] | None:
+            current.clear()
+            current.update(node.metadata)
+            return None if matches(node.node_id) else "filter"
+
+        return limit
+
+    def _output(self, passages: list[Passage]) -> list[NodeWithScore]:
+        return [self._emit(chunk) for passage in passages for chunk in passage.chunks]
+
+    def _emit(self, chunk: Chunk) -> NodeWithScore:
+        if chunk.origin is not None:
+            return chunk.origin
+        provenance = Provenance(
+            chunk.role, chunk.hits, chunk.hops, chunk.stopped_previous, chunk.stopped_next
+        )
+        score = neighbor_score(chunk.score, chunk.hops, self.neighbor_score, self.score_decay)
+        return NodeWithScore(node=with_provenance(chunk.node, provenance), score=score)
+
+    def _report_missing(self, growth: Growth) -> Flow[None]:
+        """One warning, or with `strict` an error, for all that the docstore does not have."""
+        reader, hits = growth.reader, growth.hits
+        if not growth.missing and not reader.stored:
+            return
+        if all(node is None for node in reader.stored.values()):
+            yield from reader.fetch([Want(copies=list(hits))])
+            if all(reader.copy(id_) is None for id_ in hits):
+                self._complain(
+                    f"0 of {len(hits)} hits are in this docstore, so no neighbor can be found. A vector "
+                    "store that keeps the text leaves the docstore empty, and the docstore of an ingestion "
+                    "pipeline holds documents, not their chunks: call docstore.add_documents(nodes)"
+                )
+                return
+        if growth.missing:
+            first = next(iter(growth.missing))
+            self._complain(
+                f"{len(growth.missing)} linked nodes are not in the docstore (the first is {first!r}); "
+                "growth ended there"
+            )
+
+    def _complain(self, message: str) -> None:
+        if self.strict:
+            raise MissingNodeError(f"{self.class_name()}: {message}")
+        logger.warning("%s: %s", self.class_name(), message)
+
+
+def distinct_hits(nodes: Sequence[NodeWithScore]) -> dict[str, Chunk]:
+    """The hits by node id, in order of rank; of a repeated one the first place and the best score."""
+    hits: dict[str, Chunk] = {}
+    for rank, hit in enumerate(nodes):
+        node_id = hit.node.node_id
+        known = hits.get(node_id)
+        if known is None:
+            hits[node_id] = Chunk(hit.node, "hit", (node_id,), rank=rank, score=hit.score, origin=hit)
+        elif score_key(hit.score) > score_key(known.score):
+            known.node, known.score, known.origin = hit.node, hit.score, hit
+    return hits

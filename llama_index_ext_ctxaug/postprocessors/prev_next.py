@@ -1,0 +1,56 @@
+"""A fixed number of chunks before and after each hit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.schema import QueryBundle
+
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+
+
+class PrevNextNodePostprocessor(ContextAugmenter):
+    """Adds a fixed number of chunks before and after each hit.
+
+    LlamaIndex's postprocessor of the same name with its parameters and defaults, so that changing the
+    import is the whole migration.
+
+    **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else
+    that tells their order (see `ContextAugmenter`). No query is needed.
+
+    **Guarantees**: windows that overlap or touch become one run in document order; runs keep the rank
+    of their first hit.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import PrevNextNodePostprocessor
+
+        augmenter = PrevNextNodePostprocessor(docstore=index.docstore, num_nodes=1, mode="both")
+        engine = index.as_query_engine(node_postprocessors=[augmenter])
+        ```
+    """
+
+    num_nodes: int = Field(default=1, ge=0, description="Chunks to add on each side that `mode` names.")
+    mode: Literal["previous", "next", "both"] = Field(
+        default="next", description='Sides to add chunks on: "previous", "next" or "both".'
+    )
+    num_previous: int | None = Field(
+        default=None, ge=0, description="Chunks to add before each hit, whatever `num_nodes` and `mode` say."
+    )
+    num_next: int | None = Field(
+        default=None, ge=0, description="Chunks to add after each hit, whatever `num_nodes` and `mode` say."
+    )
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        reach = Reach(
+            previous=self._count(self.num_previous, "previous"), next=self._count(self.num_next, "next")
+        )
+        yield from growth.grow(dict.fromkeys(growth.hits, reach))
+
+    def _count(self, count: int | None, side: Literal["previous", "next"]) -> int:
+        if count is not None:
+            return count
+        return self.num_nodes if self.mode in (side, "both") else 0

@@ -1,0 +1,261 @@
+"""A kit for tests of augmenters: linked documents, a docstore that counts and misbehaves, a scripted LLM.
+
+It needs nothing but llama-index-core, and is meant for those who write an augmenter of their own too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
+from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
+from llama_index.core.storage.docstore.types import RefDocInfo
+
+
+def linked_document(
+    texts: int | Sequence[str],
+    *,
+    source_id: str = "doc",
+    links: Literal["both", "previous", "next", "none"] = "both",
+    offsets: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> list[TextNode]:
+    """The chunks of one document, linked in order, with ids whose sorted order is not the reading order.
+
+    Args:
+        texts: the chunks' texts, or how many chunks to make up.
+        source_id: id of the document, under SOURCE.
+        links: which of the PREVIOUS and NEXT relationships to set.
+        offsets: whether to set character offsets, as if the document were the texts joined as they stand.
+        metadata: metadata of every chunk.
+
+    Returns:
+        The chunks in reading order.
+    """
+    if isinstance(texts, int):
+        texts = [f"This is chunk {number} of {source_id}." for number in range(texts)]
+    nodes = [
+        TextNode(id_=f"{source_id}-{_shuffled(number)}", text=text, metadata=dict(metadata or {}))
+        for number, text in enumerate(texts)
+    ]
+    start = 0
+    for number, node in enumerate(nodes):
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source_id)
+        if number > 0 and links in ("both", "previous"):
+            node.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[number - 1].id_)
+        if number < len(nodes) - 1 and links in ("both", "next"):
+            node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[number + 1].id_)
+        if offsets:
+            node.start_char_idx, node.end_char_idx = start, start + len(node.text)
+        start += len(node.text)
+    return nodes
+
+
+def _shuffled(number: int) -> str:
+    """A name for a number such that names of consecutive numbers do not sort in order."""
+    return f"{(number * 7919 + 5) % 9973:04d}-{number}"
+
+
+def hits(
+    nodes: Sequence[BaseNode], places: Iterable[int], scores: Iterable[float | None] | None = None
+) -> list[NodeWithScore]:
+    """What a retriever would return: the nodes at these places, in this order.
+
+    Args:
+        nodes: the chunks of a document.
+        places: which of them were retrieved, best first.
+        scores: their scores; by default 0.9, 0.8, 0.7 and so on.
+    """
+    places = list(places)
+    scores = [0.9 - 0.1 * rank for rank in range(len(places))] if scores is None else list(scores)
+    return [NodeWithScore(node=nodes[p], score=score) for p, score in zip(places, scores, strict=True)]
+
+
+def docstore_of(*documents: Sequence[BaseNode]) -> SimpleDocumentStore:
+    """A `SimpleDocumentStore` that holds these nodes, added in this order."""
+    store = SimpleDocumentStore()
+    for nodes in documents:
+        store.add_documents(list(nodes))
+    return store
+
+
+class ObservedDocstore(KVDocumentStore):
+    """A docstore before another one that counts reads, adds latency, loses nodes and fails.
+
+    Args:
+        inner: the store that holds the nodes; it must be a `KVDocumentStore`.
+        latency: seconds that each read takes (one read of many nodes is one read).
+        missing: ids of nodes that reads do not find.
+        fail_after: number of reads that work; later ones raise `error`. None for no failure.
+        error: what a failing read raises.
+        single_reads: answer `get_nodes` by single reads, one after another, as core does for any store.
+    """
+
+    def __init__(
+        self,
+        inner: KVDocumentStore,
+        *,
+        latency: float = 0.0,
+        missing: Collection[str] = (),
+        fail_after: int | None = None,
+        error: Exception | None = None,
+        single_reads: bool = False,
+    ) -> None:
+        super().__init__(inner._kvstore, namespace=inner._namespace)
+        self._node_collection = inner._node_collection
+        self._ref_doc_collection = inner._ref_doc_collection
+        self._metadata_collection = inner._metadata_collection
+        self.latency = latency
+        self.missing = frozenset(missing)
+        self.fail_after = fail_after
+        self.error = error or ConnectionError("the docstore is gone")
+        self.single_reads = single_reads
+        self.batches: list[list[str]] = []
+        """Ids of the nodes of each read, in the order of the reads."""
+        self.document_reads: list[str] = []
+        """Ids of the documents whose list was read."""
+        self._lock = threading.Lock()
+
+    @property
+    def node_reads(self) -> list[str]:
+        """Ids of all nodes that were asked for, in order, repetitions included."""
+        return [id_ for batch in self.batches for id_ in batch]
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        self.batches.clear()
+        self.document_reads.clear()
+
+    def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
+        """One counted read of many nodes."""
+        if self.single_reads:
+            return super().get_nodes(node_ids, raise_error)
+        self._count(node_ids)
+        time.sleep(self.latency)
+        return self._found(node_ids, raise_error)
+
+    async def aget_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
+        """One counted read of many nodes."""
+        if self.single_reads:
+            return await super().aget_nodes(node_ids, raise_error)
+        self._count(node_ids)
+        await asyncio.sleep(self.latency)
+        return self._found(node_ids, raise_error)
+
+    def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
+        """One counted read of one node."""
+        self._count([doc_id])
+        time.sleep(self.latency)
+        return next(iter(self._found([doc_id], raise_error)), None)
+
+    async def aget_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
+        """One counted read of one node."""
+        self._count([doc_id])
+        await asyncio.sleep(self.latency)
+        return next(iter(self._found([doc_id], raise_error)), None)
+
+    def get_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
+        """One counted read of a document's list of nodes."""
+        with self._lock:
+            self.document_reads.append(ref_doc_id)
+        self._fail_if_due()
+        time.sleep(self.latency)
+        return super().get_ref_doc_info(ref_doc_id)
+
+    async def aget_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
+        """One counted read of a document's list of nodes."""
+        with self._lock:
+            self.document_reads.append(ref_doc_id)
+        self._fail_if_due()
+        await asyncio.sleep(self.latency)
+        return await super().aget_ref_doc_info(ref_doc_id)
+
+    def _count(self, node_ids: Sequence[str]) -> None:
+        with self._lock:
+            self.batches.append(list(node_ids))
+        self._fail_if_due()
+
+    def _fail_if_due(self) -> None:
+        done = len(self.batches) + len(self.document_reads)
+        if self.fail_after is not None and done > self.fail_after:
+            raise self.error
+
+    def _found(self, node_ids: Sequence[str], raise_error: bool) -> list[BaseNode]:
+        nodes = []
+        for id_ in node_ids:
+            node = None if id_ in self.missing else super().get_document(id_, raise_error=False)
+            if node is not None:
+                nodes.append(node)
+            elif raise_error:
+                raise ValueError(f"doc_id {id_} not found.")
+        return nodes
+
+
+class ScriptedLLM(CustomLLM):
+    """An LLM that answers from a script and remembers what it was asked.
+
+    Attributes:
+        answers: replies in turn (the last one is repeated), or a function of the prompt.
+        latency: seconds that each reply takes; the async call does not block.
+        context_window: tokens that it claims to read.
+    """
+
+    answers: list[str] | Callable[[str], str] = Field(description="Replies in turn, or a function.")
+    latency: float = 0.0
+    context_window: int = 4096
+    _prompts: list[str] = PrivateAttr(default_factory=list)
+    _async_calls: int = PrivateAttr(default=0)
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts so far, in the order of the calls."""
+        return self._prompts
+
+    @property
+    def async_calls(self) -> int:
+        """How many of the calls were made through the async method."""
+        return self._async_calls
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What the LLM says of itself."""
+        return LLMMetadata(context_window=self.context_window, num_output=16, model_name="scripted")
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """The next reply."""
+        reply = self._reply(prompt)
+        time.sleep(self.latency)
+        return CompletionResponse(text=reply)
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """The next reply, after a wait that lets others run."""
+        self._async_calls += 1
+        reply = self._reply(prompt)
+        await asyncio.sleep(self.latency)
+        return CompletionResponse(text=reply)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """The next reply as one piece."""
+        yield self.complete(prompt, formatted, **kwargs)
+
+    def _reply(self, prompt: str) -> str:
+        self._prompts.append(prompt)
+        if callable(self.answers):
+            return self.answers(prompt)
+        return self.answers[min(len(self._prompts), len(self.answers)) - 1]
+
+
+__all__ = [
+    "ObservedDocstore",
+    "ScriptedLLM",
+    "docstore_of",
+    "hits",
+    "linked_document",
+]
