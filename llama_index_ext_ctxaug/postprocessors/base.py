@@ -92,7 +92,7 @@ class ContextAugmenter(FlowPostprocessor):
     )
     neighbor_score: NeighborScore = Field(
         default="none",
-        description="Score of added nodes: none, inherit (that of the nearest hit), decay (lowered each hop).",
+        description="Score of added nodes: none, inherit (that of the nearest hit), decay (less each hop).",
     )
     score_decay: float = Field(
         default=0.5, gt=0, le=1, description='Factor for each hop under neighbor_score="decay".'
