@@ -7,6 +7,7 @@ from llama_index_ext_ctxaug.errors import (
     UnclearAnswerError,
 )
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
@@ -20,10 +21,12 @@ __all__ = [
     "ContextAugmentationError",
     "ContextAugmentationStartEvent",
     "ContextAugmenter",
+    "Growth",
     "MissingNodeError",
     "Piece",
     "PrevNextNodePostprocessor",
     "Provenance",
+    "Reach",
     "UnclearAnswerError",
     "read_provenance",
 ]
