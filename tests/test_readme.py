@@ -21,6 +21,11 @@ def test_code_blocks_run_in_order(tmp_path: Path) -> None:
     program = tmp_path / "readme.py"
     program.write_text("\n\n".join(blocks), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=300, check=False, cwd=README.parent
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=README.parent,
     )
     assert done.returncode == 0, done.stderr[-3000:]

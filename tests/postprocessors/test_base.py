@@ -1,0 +1,268 @@
+"""ContextAugmenter: its parameters, messages, events and serialization."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+
+from llama_index_ext_ctxaug import (
+    PROVENANCE_KEY,
+    ContextAugmentationEndEvent,
+    ContextAugmentationStartEvent,
+    ContextAugmenter,
+    Growth,
+    PrevNextNodePostprocessor,
+    Reach,
+    read_provenance,
+)
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
+
+
+def ids(result: list[NodeWithScore]) -> list[str]:
+    """The ids of a result, in order."""
+    return [hit.node.node_id for hit in result]
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (
+            lambda: VectorStoreIndex([], embed_model=MockEmbedding(embed_dim=2)),
+            "got VectorStoreIndex; .*docstore",
+        ),
+        (StorageContext.from_defaults, "got StorageContext; .*docstore"),
+        (lambda: [Document(text="a")], r"got list; .*add_documents\(nodes\)"),
+        (lambda: "redis://", "got str; pass index.docstore"),
+        (lambda: None, "got NoneType; pass index.docstore"),
+    ],
+    ids=["index", "storage context", "documents", "text", "nothing"],
+)
+def test_a_wrong_docstore_is_explained(make: Any, hint: str) -> None:
+    """What is no docstore is refused, and the message says where the docstore is to be found."""
+    with pytest.raises(ValueError, match=hint):
+        PrevNextNodePostprocessor(docstore=make())
+
+
+class Recorder(BaseEventHandler):
+    """Keeps the events of the package."""
+
+    events: list[BaseEvent] = []  # noqa: RUF012
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Keep it, if it is one of ours."""
+        if isinstance(event, ContextAugmentationStartEvent | ContextAugmentationEndEvent):
+            self.events.append(event)
+
+
+@pytest.fixture
+def recorder() -> Any:
+    """An event handler on LlamaIndex's root dispatcher."""
+    root = get_dispatcher()
+    handler = Recorder(events=[])
+    root.add_event_handler(handler)
+    yield handler
+    root.event_handlers.remove(handler)
+
+
+def test_events(postprocess: Any, recorder: Recorder) -> None:
+    """A call reports its start, and its end with reads, added nodes and stop reasons."""
+    nodes = linked_document(5)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=2)
+    postprocess(augmenter, hits(nodes, [1, 1]), query_str="what?")
+    start, end = recorder.events
+    assert isinstance(start, ContextAugmentationStartEvent)
+    assert (start.augmenter, start.num_hits, start.query_str) == ("PrevNextNodePostprocessor", 1, "what?")
+    assert isinstance(end, ContextAugmentationEndEvent)
+    assert end.added_node_ids == [nodes[0].node_id, nodes[2].node_id, nodes[3].node_id]
+    assert end.num_nodes == 4
+    assert end.rounds == 2
+    assert end.stop_reasons == {"document_end": 1, "count": 1}
+
+
+def test_no_hits_is_no_work(postprocess: Any, recorder: Recorder) -> None:
+    """Empty input gives an empty list, reads nothing and reports nothing."""
+    store = ObservedDocstore(docstore_of(linked_document(2)))
+    assert postprocess(PrevNextNodePostprocessor(docstore=store), []) == []
+    assert store.batches == []
+    assert recorder.events == []
+
+
+def test_provenance_of_added_nodes(postprocess: Any) -> None:
+    """Added nodes name their hits, nearest first, hops and stop reasons; no model reads that."""
+    nodes = linked_document(6)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=3)
+    result = postprocess(augmenter, hits(nodes, [1, 5]))
+    provenance = [read_provenance(hit.node) for hit in result]
+    assert provenance[1] is None
+    assert provenance[5] is None
+    assert provenance[0]
+    assert (provenance[0].hits, provenance[0].hops) == ((nodes[1].node_id,), 1)
+    assert provenance[0].stopped_previous == "document_end"
+    assert provenance[3]
+    assert provenance[3].hits == (nodes[1].node_id, nodes[5].node_id)
+    assert provenance[4]
+    assert provenance[4].hits == (nodes[5].node_id, nodes[1].node_id)
+    added = result[0].node
+    assert PROVENANCE_KEY in added.metadata
+    assert PROVENANCE_KEY not in added.get_content(metadata_mode="llm")  # type: ignore[arg-type]
+    assert PROVENANCE_KEY not in added.get_content(metadata_mode="embed")  # type: ignore[arg-type]
+    json.dumps(added.metadata)
+
+
+def test_decay(postprocess: Any) -> None:
+    """Each hop lowers the score by the factor; a negative score is lowered too; None stays None."""
+    nodes = linked_document(9)
+    augmenter = PrevNextNodePostprocessor(
+        docstore=docstore_of(nodes), num_nodes=2, neighbor_score="decay", score_decay=0.5
+    )
+    result = postprocess(augmenter, hits(nodes, [0, 3, 6], [0.8, -2.0, None]))
+    assert [hit.score for hit in result] == [0.8, 0.4, 0.2, -2.0, -4.0, -8.0, None, None, None]
+
+
+def test_return_hits_keeps_order_and_logs(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """With on_store_error="return_hits" the error is logged and the distinct hits go out."""
+    nodes = linked_document(6)
+    store = ObservedDocstore(docstore_of(nodes), fail_after=1)
+    augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=2, on_store_error="return_hits")
+    retrieved = hits(nodes, [3, 0, 3])
+    assert postprocess(augmenter, retrieved) == [retrieved[0], retrieved[1]]
+    assert "the docstore failed" in caplog.text
+    assert "the docstore is gone" in caplog.text
+
+
+def test_an_error_of_the_policy_is_never_taken_for_one_of_the_store() -> None:
+    """return_hits covers the docstore alone: a filter that raises still raises."""
+
+    def broken(node: Any) -> bool:
+        raise ZeroDivisionError
+
+    nodes = linked_document(3)
+    augmenter = PrevNextNodePostprocessor(
+        docstore=docstore_of(nodes), neighbor_filters=broken, on_store_error="return_hits"
+    )
+    with pytest.raises(ZeroDivisionError):
+        augmenter.postprocess_nodes(hits(nodes, [0]))
+
+
+def test_growth_ends_before_a_refused_node(postprocess: Any) -> None:
+    """A node that the filters refuse is not skipped: growth ends there, and says so."""
+    nodes = linked_document(5)
+    for place, node in enumerate(nodes):
+        node.metadata["tenant"] = "b" if place == 2 else "a"
+    filters = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=4, neighbor_filters=filters)
+    result = postprocess(augmenter, hits(nodes, [0]))
+    assert ids(result) == [nodes[0].node_id, nodes[1].node_id]
+    provenance = read_provenance(result[1].node)
+    assert provenance
+    assert provenance.stopped_next == "filter"
+
+
+def test_filters_are_saved_and_a_function_is_asked_for_again() -> None:
+    """MetadataFilters round-trip; a lost function is never silently no filter."""
+    filters = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
+    store = SimpleDocumentStore()
+    saved = PrevNextNodePostprocessor(docstore=store, neighbor_filters=filters).to_json()
+    restored = PrevNextNodePostprocessor.from_json(saved, docstore=store)
+    assert restored.neighbor_filters == filters
+    saved = PrevNextNodePostprocessor(docstore=store, neighbor_filters=lambda node: True).to_json()
+    with pytest.raises(ValueError, match="pass it again"):
+        PrevNextNodePostprocessor.from_json(saved, docstore=store)
+    PrevNextNodePostprocessor.from_dict(json.loads(saved) | {"neighbor_filters": None}, docstore=store)
+
+
+class NextOfBest(ContextAugmenter):
+    """Adds the chunk after the best hit."""
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        yield from growth.grow({next(iter(growth.hits)): Reach(next=1)})
+
+
+def test_a_policy_of_ones_own(postprocess: Any) -> None:
+    """A subclass is its policy and nothing else: name, parameters and output come with the engine."""
+    nodes = linked_document(6)
+    augmenter = NextOfBest(docstore=docstore_of(nodes), neighbor_score="inherit")
+    result = postprocess(augmenter, hits(nodes, [4, 1]))
+    assert ids(result) == [nodes[4].node_id, nodes[5].node_id, nodes[1].node_id]
+    assert augmenter.to_dict()["class_name"] == "NextOfBest"
+
+
+async def test_concurrent_calls_share_nothing() -> None:
+    """Calls that run at once on one postprocessor give each its own result."""
+    documents = [linked_document(20, source_id=f"doc{number}") for number in range(8)]
+    store = ObservedDocstore(docstore_of(*documents), latency=0.002)
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=4)
+    alone = [ids(await augmenter.apostprocess_nodes(hits(nodes, [9]))) for nodes in documents]
+    together = await asyncio.gather(*(augmenter.apostprocess_nodes(hits(nodes, [9])) for nodes in documents))
+    assert [ids(result) for result in together] == alone
+
+
+async def test_a_cancelled_call_leaves_no_read_behind() -> None:
+    """After a cancellation in mid-read no further read is made."""
+    nodes = linked_document(20)
+    store = ObservedDocstore(docstore_of(nodes), latency=0.05)
+    augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=2)
+    task = asyncio.create_task(augmenter.apostprocess_nodes(hits(nodes, [3])))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.1)
+    assert len(store.batches) == 1
+    assert len(asyncio.all_tasks()) == 1
+
+
+PROGRAM = """
+import json, pickle, sys
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.testing import docstore_of
+documents, hits = pickle.load(open(sys.argv[1], "rb"))
+augmenter = PrevNextNodePostprocessor(docstore=docstore_of(*documents), mode="both", num_nodes=2)
+print(json.dumps([hit.to_dict() for hit in augmenter.postprocess_nodes(hits)]))
+"""
+
+
+def test_equal_input_gives_equal_output_in_another_process(tmp_path: Path) -> None:
+    """Output is byte-equal under two hash seeds, with nodes that were pickled into the other process."""
+    documents = [
+        linked_document(9, source_id=f"doc{n}", links=links) for n, links in enumerate(["both", "previous"])
+    ]
+    retrieved = [*hits(documents[1], [4, 8]), *hits(documents[0], [0, 7, 3])]
+    path = tmp_path / "nodes.pickle"
+    path.write_bytes(pickle.dumps((documents, retrieved)))
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(path)],
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    here = PrevNextNodePostprocessor(docstore=docstore_of(*documents), mode="both", num_nodes=2)
+    assert outputs[0] == outputs[1]
+    assert json.loads(outputs[0]) == [hit.to_dict() for hit in here.postprocess_nodes(retrieved)]
+
+
+def test_verbose_details_stay_out_of_the_log(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A call in which nothing is wrong logs nothing."""
+    nodes = linked_document(4)
+    with caplog.at_level(logging.DEBUG, logger="llama_index_ext_ctxaug"):
+        postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [1]))
+    assert caplog.messages == []

@@ -1,0 +1,122 @@
+"""flow.py: both drivers carry out steps, hand in errors, and close the algorithm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
+
+DRIVERS: list[Callable[[Flow[Any]], Any]] = [run, lambda flow: asyncio.run(arun(flow))]
+
+
+class Double:
+    """A step that doubles a number; it fails on negative ones."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def run(self) -> int:
+        """Twice the number."""
+        if self.number < 0:
+            raise ArithmeticError(self.number)
+        return 2 * self.number
+
+    async def arun(self) -> int:
+        """Twice the number, after others had their turn."""
+        await asyncio.sleep(0)
+        return self.run()
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
+def test_results_are_sent_in(drive: Callable[[Flow[Any]], Any]) -> None:
+    """An algorithm gets the result of each step, and its return value comes out."""
+
+    def flow() -> Flow[list[int]]:
+        first = yield from ask(Double(1))
+        second = yield from ask(Double(first))
+        return [first, second]
+
+    assert drive(flow()) == [2, 4]
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
+def test_errors_of_a_step_arrive_at_the_yield(drive: Callable[[Flow[Any]], Any]) -> None:
+    """An algorithm can handle an error of a step with try, and go on with other steps."""
+
+    def flow() -> Flow[int]:
+        try:
+            yield from ask(Double(-1))
+        except ArithmeticError:
+            return (yield from ask(Double(5)))
+        return 0
+
+    assert drive(flow()) == 10
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
+def test_an_unhandled_error_closes_the_algorithm(drive: Callable[[Flow[Any]], Any]) -> None:
+    """An error that the algorithm does not handle is raised, and its finally blocks have run."""
+    closed: list[bool] = []
+
+    def flow() -> Flow[int]:
+        try:
+            return (yield from ask(Double(-1)))
+        finally:
+            closed.append(True)
+
+    with pytest.raises(ArithmeticError):
+        drive(flow())
+    assert closed == [True]
+
+
+async def test_cancellation_closes_the_algorithm() -> None:
+    """A cancelled call closes the algorithm, which cannot swallow the cancellation as an error."""
+    closed: list[str] = []
+
+    class Forever:
+        def run(self) -> None:
+            raise AssertionError
+
+        async def arun(self) -> None:
+            await asyncio.Event().wait()
+
+    def flow() -> Flow[None]:
+        try:
+            yield from ask(Forever())
+        except Exception:
+            closed.append("as an error")
+        finally:
+            closed.append("closed")
+
+    task = asyncio.create_task(arun(flow()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed == ["closed"]
+
+
+def test_keyboard_interrupt_passes_through() -> None:
+    """An interrupt is not handed to the algorithm, but closes it."""
+    closed: list[bool] = []
+
+    class Interrupt:
+        def run(self) -> None:
+            raise KeyboardInterrupt
+
+        async def arun(self) -> None:
+            raise KeyboardInterrupt
+
+    def flow() -> Flow[None]:
+        try:
+            yield from ask(Interrupt())
+        finally:
+            closed.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(flow())
+    assert closed == [True]
