@@ -140,20 +140,16 @@ class Growth:
     def _edges(self) -> Iterator[Edge]:
         """What the chunks' links state, and what the ladder can tell of chunks without a link."""
         chunks, links = self.chunks, self.links
-        stated: set[Edge] = set()
-        followed: set[str] = set()
+        stated: list[Edge] = []
         for id_, chunk in chunks.items():
-            for before, after in (
-                (links.link(chunk.node, "previous"), id_),
-                (id_, links.link(chunk.node, "next")),
-            ):
-                if before is None or after is None or before not in chunks or after not in chunks:
-                    continue
-                if self._same_document(before, after):
-                    yield (before, after)
-                    stated.add((before, after))
-                    followed.add(before)
-        for edge in self.repaired - stated:
+            own = links.relations(chunk.node)
+            if own.previous in chunks and self._same_document(own.previous, id_):
+                stated.append((own.previous, id_))
+            if own.next in chunks and self._same_document(id_, own.next):
+                stated.append((id_, own.next))
+        yield from stated
+        followed = {before for before, _ in stated}
+        for edge in self.repaired.difference(stated):
             if edge[0] in chunks and edge[1] in chunks:
                 yield edge
                 followed.add(edge[0])

@@ -21,29 +21,15 @@ from llama_index.core.schema import BaseNode, NodeRelationship, TextNode
 
 from llama_index_ext_ctxaug.neighbors.pages import PageOrder
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Task, Want
-from llama_index_ext_ctxaug.neighbors.relationships import related_id, related_ids
+from llama_index_ext_ctxaug.neighbors.relationships import Relations, related_ids, relations
 
 Direction = Literal["previous", "next"]
 
 MAX_DOCUMENT_SCAN = 1000
 """Most chunks of one document that are read to find a link that the document's list has out of order."""
 
-_RELATIONSHIP: Mapping[Direction, NodeRelationship] = {
-    "previous": NodeRelationship.PREVIOUS,
-    "next": NodeRelationship.NEXT,
-}
 _OPPOSITE: Mapping[Direction, Direction] = {"previous": "next", "next": "previous"}
 _STEP: Mapping[Direction, int] = {"previous": -1, "next": 1}
-
-
-def linked_id(node: BaseNode, direction: Direction) -> str | None:
-    """The id that a node's own PREVIOUS or NEXT names; a link to itself is none."""
-    return related_id(node, _RELATIONSHIP[direction])
-
-
-def is_unlinked(node: BaseNode) -> bool:
-    """Whether a node has neither PREVIOUS nor NEXT."""
-    return linked_id(node, "previous") is None and linked_id(node, "next") is None
 
 
 class Follower(NamedTuple):
@@ -75,34 +61,42 @@ class Links:
     previous_key: str = "prev_id"
     next_key: str = "next_id"
     pages: PageOrder | None = None
+    _relations: dict[str, Relations] = field(default_factory=dict)
     _scanned: dict[tuple[str, Direction], dict[str, str]] = field(default_factory=dict)
 
-    def source(self, node: BaseNode) -> str | None:
-        """Id of the source document of a node, from the store's copy where the node has lost it."""
-        id_ = related_id(node, NodeRelationship.SOURCE)
-        if id_ is None and (copy := self.reader.copy(node.node_id)):
-            return related_id(copy, NodeRelationship.SOURCE)
-        return id_
+    def relations(self, node: BaseNode) -> Relations:
+        """Rungs 1 and 2: what the node's own relationships name, else those of the store's copy of it."""
+        node_id = node.id_
+        known = self._relations.get(node_id)
+        if known is not None:
+            return known
+        own = relations(node)
+        copy = self.reader.copy(node_id)
+        if copy is not None and copy is not node:
+            own = own.filled_from(relations(copy))
+        self._relations[node_id] = own
+        return own
+
+    def with_copy(self, node: BaseNode, also: Want = Want()) -> Task[Relations]:  # noqa: B008
+        """Bring the store's copy of a node into hand, with what else is wanted; its relations after that."""
+        yield also._replace(copies=(node.id_,))
+        self._relations.pop(node.id_, None)
+        return self.relations(node)
 
     def document(self, node: BaseNode) -> str | None:
         """What tells documents apart: the source document, or the file where pages count as one."""
         if self.pages and (file := self.pages.file(node)) is not None:
             return file
-        return self.source(node)
+        return self.relations(node).source
 
     def link(self, node: BaseNode, direction: Direction) -> str | None:
-        """Rungs 1 and 2: the relationship of the node in hand, else of the store's copy of it."""
-        id_ = linked_id(node, direction)
-        if id_ is None and (copy := self.reader.copy(node.node_id)):
-            return linked_id(copy, direction)
-        return id_
+        """The id that PREVIOUS or NEXT names, from the store's copy where the node has lost it."""
+        own = self.relations(node)
+        return own.next if direction == "next" else own.previous
 
     def parent(self, node: BaseNode) -> str | None:
-        """Id of the parent, from the store's copy where the node has lost it; itself is no parent."""
-        id_ = related_id(node, NodeRelationship.PARENT)
-        if id_ is None and (copy := self.reader.copy(node.node_id)):
-            return related_id(copy, NodeRelationship.PARENT)
-        return id_
+        """The id of the parent, from the store's copy where the node has lost it."""
+        return self.relations(node).parent
 
     def beside(self, node: BaseNode, direction: Direction) -> Task[Follower]:
         """Search for the node beside this one.
@@ -114,12 +108,12 @@ class Links:
         Returns:
             The id that was found; the node itself has not been read yet.
         """
-        id_ = linked_id(node, direction)
+        id_ = self.link(node, direction)
         if id_ is not None:
             return Follower(id_)
         if not self.repair:
             return Follower(None)
-        yield self._all_that_rungs_need(node, direction)
+        yield from self.with_copy(node, self._all_that_rungs_need(node, direction))
         id_ = self.link(node, direction)
         if id_ is None:
             id_ = yield from self._among_siblings(node, direction)
@@ -128,7 +122,7 @@ class Links:
         if id_ is None:
             id_ = self._named_in_metadata(node, direction)
         if id_ is None and self.pages:
-            id_ = yield from self.pages.across(node, _STEP[direction], self.source(node))
+            id_ = yield from self.pages.across(node, _STEP[direction], self.relations(node).source)
         return Follower(id_, repaired=True)
 
     def beside_in_hand(self, node: BaseNode, direction: Direction) -> str | None:
@@ -145,13 +139,12 @@ class Links:
         """One read for all rungs: reading on suspicion costs a key, reading in turn a round trip."""
         ids = (
             self.parent(node),
-            linked_id(node, _OPPOSITE[direction]),
+            self.link(node, _OPPOSITE[direction]),
             self._named_in_metadata(node, direction),
         )
-        source = self.source(node)
+        source = self.relations(node).source
         return Want(
             nodes=[id_ for id_ in ids if id_ is not None],
-            copies=(node.node_id,),
             documents=(source,) if source is not None else (),
         )
 
@@ -168,7 +161,7 @@ class Links:
 
     def _in_document_order(self, node: BaseNode, direction: Direction) -> Task[str | None]:
         """The document's list of nodes, where links confirm it; else the node whose link names this one."""
-        source = self.source(node)
+        source = self.relations(node).source
         if source is None or self._ends_here(node, direction):
             return None
         yield Want(documents=(source,))
@@ -203,11 +196,13 @@ class Links:
         return parent is not None and node.node_id in related_ids(parent, NodeRelationship.CHILD)
 
     def _unlinked(self, node: BaseNode) -> bool:
-        copy = self.reader.copy(node.node_id)
-        return is_unlinked(node) and (copy is None or is_unlinked(copy))
+        own = self.relations(node)
+        return own.previous is None and own.next is None
 
     def _related(self, node: BaseNode, other: BaseNode) -> bool:
-        return self.source(node) == self.source(other) and self.parent(node) == self.parent(other)
+        return self.relations(node).source == self.relations(other).source and self.parent(
+            node
+        ) == self.parent(other)
 
     def _confirms(self, node: BaseNode, candidate: BaseNode, direction: Direction) -> bool:
         if not self._related(node, candidate):
@@ -229,7 +224,7 @@ class Links:
             found: dict[str, str] = {}
             for node in nodes:
                 named = self.link(node, _OPPOSITE[direction])
-                if named is not None and self.source(node) == source:
+                if named is not None and self.relations(node).source == source:
                     found.setdefault(named, node.node_id)
             loose = [node for node in nodes if self._unlinked(node) and _has_offsets(node)]
             loose.sort(key=_start, reverse=direction == "previous")

@@ -95,8 +95,8 @@ def _answer(
 
 
 def _order(info: RefDocInfo) -> DocumentOrder:
-    ids = tuple(dict.fromkeys(info.node_ids))
-    return DocumentOrder(ids, {id_: place for place, id_ in enumerate(ids)})
+    ids = tuple(info.node_ids)
+    return DocumentOrder(ids, dict(zip(ids, range(len(ids)), strict=True)))
 
 
 @dataclass
@@ -134,15 +134,18 @@ class NodeReader:
 
     def lacks(self, want: Want) -> bool:
         """Whether anything in this want has not been looked for yet."""
+        # Loops, not generator expressions: this is on the path of every step of every walk.
         stored, hits = self.stored, self.hits
         for id_ in want.nodes:
             if id_ not in stored and id_ not in hits:
                 return True
-        return (
-            any(id_ not in stored for id_ in want.copies)
-            or any(id_ not in self.documents for id_ in want.documents)
-            or (want.all_documents and self.all_documents is None)
-        )
+        for id_ in want.copies:
+            if id_ not in stored:
+                return True
+        for id_ in want.documents:
+            if id_ not in self.documents:
+                return True
+        return want.all_documents and self.all_documents is None
 
     def fetch(self, wants: Iterable[Want]) -> Flow[None]:
         """Read what these wants lack, in one round; nothing lacking costs no round."""
@@ -151,9 +154,15 @@ class NodeReader:
         documents: dict[str, None] = {}
         all_documents = False
         for want in wants:
-            nodes.update((id_, None) for id_ in want.nodes if id_ not in stored and id_ not in hits)
-            nodes.update((id_, None) for id_ in want.copies if id_ not in stored)
-            documents.update((id_, None) for id_ in want.documents if id_ not in self.documents)
+            for id_ in want.nodes:
+                if id_ not in stored and id_ not in hits:
+                    nodes[id_] = None
+            for id_ in want.copies:
+                if id_ not in stored:
+                    nodes[id_] = None
+            for id_ in want.documents:
+                if id_ not in self.documents:
+                    documents[id_] = None
             all_documents = all_documents or (want.all_documents and self.all_documents is None)
         if not (nodes or documents or all_documents):
             return

@@ -2,7 +2,55 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo
+
+_PREVIOUS, _NEXT = NodeRelationship.PREVIOUS, NodeRelationship.NEXT
+_SOURCE, _PARENT = NodeRelationship.SOURCE, NodeRelationship.PARENT
+
+
+class Relations(NamedTuple):
+    """The ids that a node's relationships name; None where there is none, or it is the node's own.
+
+    Attributes:
+        previous: the chunk before.
+        next: the chunk after.
+        source: the source document.
+        parent: the node that this one is a part of.
+    """
+
+    previous: str | None
+    next: str | None
+    source: str | None
+    parent: str | None
+
+    def filled_from(self, other: Relations) -> Relations:
+        """These ids, with the other's where there are none."""
+        return Relations(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def relations(node: BaseNode) -> Relations:
+    """The ids that a node's own relationships name, in one pass: this is on the path of every step."""
+    previous = next_ = source = parent = None
+    node_id = node.id_
+    for relationship, related in node.relationships.items():
+        if not isinstance(related, RelatedNodeInfo):
+            if not related:
+                continue
+            related = related[0]  # noqa: PLW2901
+        id_ = related.node_id
+        if id_ == node_id:
+            continue
+        if relationship is _PREVIOUS:
+            previous = id_
+        elif relationship is _NEXT:
+            next_ = id_
+        elif relationship is _SOURCE:
+            source = id_
+        elif relationship is _PARENT:
+            parent = id_
+    return Relations(previous, next_, source, parent)
 
 
 def related_ids(node: BaseNode, relationship: NodeRelationship) -> list[str]:

@@ -60,26 +60,30 @@ def walk(
     if prefetch >= PREFETCH_HOPS and links.repair:
         yield from _read_ahead(links, hit, direction, prefetch)
     seen = {hit.node_id}
-    current = hit
+    current, document = hit, links.document(hit)
     while len(result.node_ids) < count:
-        id_, repaired = yield from links.beside(current, direction)
+        id_, repaired = links.link(current, direction), False
+        if id_ is None:
+            id_, repaired = yield from links.beside(current, direction)
         if id_ is None:
             result.stopped = "document_end"
             return result
         if id_ in seen:
             result.stopped = "cycle"
             return result
-        if reader.node(id_) is None:
-            yield Want(nodes=(id_,))
         node = reader.node(id_)
+        if node is None:
+            yield Want(nodes=(id_,))
+            node = reader.node(id_)
         if node is None:
             result.stopped, result.missing_id = "missing", id_
             return result
-        if links.document(hit) is None and links.document(node) is not None:
-            yield Want(copies=(hit.node_id,))  # the hit may have lost what its stored copy still knows
-        if links.document(node) != links.document(hit):
-            result.stopped = "other_document"
-            return result
+        if links.document(node) != document:
+            yield from links.with_copy(hit)  # it may know the document that the hit has lost
+            document = links.document(hit)
+            if links.document(node) != document:
+                result.stopped = "other_document"
+                return result
         if id_ not in reader.hits and (reason := limit(node)) is not None:
             result.stopped = reason
             return result
@@ -94,7 +98,7 @@ def walk(
 
 def _read_ahead(links: Links, hit: BaseNode, direction: Direction, count: int) -> Task[None]:
     """Bring the next nodes of the document's list into hand; a wrong list costs a read, not an answer."""
-    source = links.source(hit)
+    source = links.relations(hit).source
     first = links.link(hit, direction)
     if source is None:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -44,9 +43,11 @@ class FlowPostprocessor(BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    @abstractmethod
+    # Not an abstract method: LlamaIndex wraps the implementation of those in a span, which ends before
+    # a generator has begun, and costs as much as reading ten nodes from memory.
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         """The algorithm: hits in, nodes out; it yields steps for all I/O."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what to do: it has no _flow")
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -138,9 +139,9 @@ class ContextAugmenter(FlowPostprocessor):
         """Name under which the postprocessor is serialized: that of the class."""
         return cls.__name__
 
-    @abstractmethod
     def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
         """The policy: decide which chunks go out, by growing from the hits or by editing the chunks."""
+        raise NotImplementedError(f"{type(self).__name__} has no policy: it has no _choose")
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         hits = distinct_hits(nodes)
