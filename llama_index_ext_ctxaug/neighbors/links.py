@@ -83,11 +83,15 @@ class Links:
         self._relations.pop(node.id_, None)
         return self.relations(node)
 
+    def source(self, node: BaseNode) -> str | None:
+        """The id of the source document, from the store's copy where the node has lost it."""
+        return self.relations(node).source
+
     def document(self, node: BaseNode) -> str | None:
         """What tells documents apart: the source document, or the file where pages count as one."""
         if self.pages and (file := self.pages.file(node)) is not None:
             return file
-        return self.relations(node).source
+        return self.source(node)
 
     def link(self, node: BaseNode, direction: Direction) -> str | None:
         """The id that PREVIOUS or NEXT names, from the store's copy where the node has lost it."""
@@ -122,7 +126,7 @@ class Links:
         if id_ is None:
             id_ = self._named_in_metadata(node, direction)
         if id_ is None and self.pages:
-            id_ = yield from self.pages.across(node, _STEP[direction], self.relations(node).source)
+            id_ = yield from self.pages.across(node, _STEP[direction], self.source(node))
         return Follower(id_, repaired=True)
 
     def beside_in_hand(self, node: BaseNode, direction: Direction) -> str | None:
@@ -142,7 +146,7 @@ class Links:
             self.link(node, _OPPOSITE[direction]),
             self._named_in_metadata(node, direction),
         )
-        source = self.relations(node).source
+        source = self.source(node)
         return Want(
             nodes=[id_ for id_ in ids if id_ is not None],
             documents=(source,) if source is not None else (),
@@ -161,7 +165,7 @@ class Links:
 
     def _in_document_order(self, node: BaseNode, direction: Direction) -> Task[str | None]:
         """The document's list of nodes, where links confirm it; else the node whose link names this one."""
-        source = self.relations(node).source
+        source = self.source(node)
         if source is None or self._ends_here(node, direction):
             return None
         yield Want(documents=(source,))
@@ -200,9 +204,7 @@ class Links:
         return own.previous is None and own.next is None
 
     def _related(self, node: BaseNode, other: BaseNode) -> bool:
-        return self.relations(node).source == self.relations(other).source and self.parent(
-            node
-        ) == self.parent(other)
+        return self.source(node) == self.source(other) and self.parent(node) == self.parent(other)
 
     def _confirms(self, node: BaseNode, candidate: BaseNode, direction: Direction) -> bool:
         if not self._related(node, candidate):
@@ -224,7 +226,7 @@ class Links:
             found: dict[str, str] = {}
             for node in nodes:
                 named = self.link(node, _OPPOSITE[direction])
-                if named is not None and self.relations(node).source == source:
+                if named is not None and self.source(node) == source:
                     found.setdefault(named, node.node_id)
             loose = [node for node in nodes if self._unlinked(node) and _has_offsets(node)]
             loose.sort(key=_start, reverse=direction == "previous")
