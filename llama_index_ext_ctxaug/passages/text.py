@@ -1,0 +1,403 @@
+"""One text from many chunks: shared text once, every character accounted for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+MIN_OVERLAP = 12
+"""Fewest characters, where offsets tell nothing, that count as text which two chunks share."""
+
+MAX_STRIPPED = 100
+"""Most characters between linked chunks that count as white space stripped by the splitter."""
+
+HOLE_SEPARATOR = "\n\n[...]\n\n"
+"""What stands where text of the document is missing."""
+
+_TRIES = 32
+_TABLE_HEADER = re.compile(r"[^\n]*\|[^\n]*\n[ \t]*\|?[ \t]*:?-+[-:| \t]*\n")
+_NO_SPACES = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """What joining needs to know of a chunk.
+
+    Attributes:
+        text: its text, without metadata.
+        start: its first character in `frame`, as its parser noted it; None if unknown.
+        end: its end in `frame`, exclusive; None if unknown.
+        frame: id of the text that the offsets count in: the source document, or a parent chunk.
+        shift: first character of `frame` in the source document: 0 for the document itself; None if
+            unknown, so that offsets of different frames cannot be compared.
+        follows: whether links say that it directly follows the chunk before; False means that text
+            may be missing in between.
+    """
+
+    text: str
+    start: int | None = None
+    end: int | None = None
+    frame: str | None = None
+    shift: int | None = 0
+    follows: bool = True
+
+    @property
+    def offsets_fit(self) -> bool:
+        """Whether the offsets are as far apart as the text is long; an edited chunk's are not."""
+        return (
+            self.start is not None
+            and self.end is not None
+            and self.start >= 0
+            and self.end - self.start == len(self.text)
+        )
+
+
+class Extent(NamedTuple):
+    """Where something stands in a text: first character, and end (exclusive)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedText:
+    """Chunks as one text.
+
+    Attributes:
+        text: the text.
+        extents: for each chunk, where all of it stands in the text; overlapping chunks share characters.
+        sources: for each chunk, the first character of it in the source document; None where its offsets
+            are missing or wrong.
+        span: the characters of the source document that the text equals; None where that is not certain.
+        doubtful: ids of frames whose text would settle what could only be guessed at a joint.
+    """
+
+    text: str
+    extents: tuple[Extent, ...]
+    sources: tuple[int | None, ...]
+    span: Extent | None
+    doubtful: frozenset[str]
+
+    def tiles(self, preferred: Sequence[bool] = ()) -> list[tuple[int, Extent]]:
+        """Give each character of the text to one chunk; characters of separators belong to none.
+
+        Args:
+            preferred: for each chunk, whether it owns the text that it shares with others (hits do);
+                among equals the earlier one owns it.
+
+        Returns:
+            Chunk number and extent, in order of the text; extents neither overlap nor are empty.
+        """
+        if not preferred:
+            preferred = [False] * len(self.extents)
+        cuts = sorted({edge for extent in self.extents for edge in extent})
+        order = sorted(range(len(self.extents)), key=lambda number: self.extents[number])
+        tiles: list[tuple[int, Extent]] = []
+        active: list[int] = []
+        coming = 0
+        for start, end in pairwise(cuts):
+            while coming < len(order) and self.extents[order[coming]].start <= start:
+                active.append(order[coming])
+                coming += 1
+            active = [number for number in active if self.extents[number].end > start]
+            if not active:
+                continue
+            owner = min(active, key=lambda number: (not preferred[number], number))
+            if tiles and tiles[-1][0] == owner and tiles[-1][1].end == start:
+                tiles[-1] = (owner, Extent(tiles[-1][1].start, end))
+            else:
+                tiles.append((owner, Extent(start, end)))
+        return tiles
+
+
+def join_texts(
+    chunks: Sequence[TextChunk | str],
+    *,
+    hole_separator: str = HOLE_SEPARATOR,
+    chunk_separator: str = "",
+    frames: Mapping[str, str] | None = None,
+) -> JoinedText:
+    """Join chunks in reading order into one text; linear in the characters of the chunks.
+
+    Offsets decide where they fit the text: what two chunks share is compared character by character,
+    and a chunk whose offsets do not hold keeps all its text. Where offsets tell nothing, text that is
+    both the end of what stands and the start of the next chunk, at least `MIN_OVERLAP` characters of it,
+    counts as shared; a chunk that lies in the one before adds nothing; a Markdown table's header that
+    the splitter repeated, before rows that are shared, is not repeated.
+
+    White space that a splitter stripped between chunks is taken from `frames`, where the text is at
+    hand; else the right number of characters is filled in by a guess, and the span is not certain.
+
+    Args:
+        chunks: the chunks; a plain string is a chunk without offsets that follows the one before.
+        hole_separator: stands where text is missing.
+        chunk_separator: stands between chunks that follow one another and share no text, where offsets
+            do not tell what the document has there.
+        frames: texts that offsets count in, by id: source documents, parent chunks.
+
+    Returns:
+        The text, and where each chunk stands in it.
+    """
+    joiner = _Joiner(hole_separator, chunk_separator, frames or {})
+    for chunk in chunks:
+        joiner.add(TextChunk(chunk) if isinstance(chunk, str) else chunk)
+    return joiner.result()
+
+
+@dataclass
+class _Joiner:
+    """The text so far and, while offsets hold, the place in the document that its end has."""
+
+    hole_separator: str
+    chunk_separator: str
+    frames: Mapping[str, str]
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+    extents: list[Extent] = field(default_factory=list)
+    sources: list[int | None] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)
+    exact: bool = True
+    unconfirmed: bool = False
+    last: TextChunk | None = None
+    cursor: int | None = None  # place of the text's end, in the frame of `placed`
+    placed: TextChunk | None = None  # the chunk whose frame the cursor counts in
+    run_start: int = 0  # from here on, places in the text and in the frame go in step
+
+    def add(self, chunk: TextChunk) -> None:
+        holds = chunk.offsets_fit and self._stands_in_frame(chunk)
+        if self.last is None:
+            self.exact = holds
+            self._append("", chunk)
+            self._restart(chunk, holds)
+        elif not (holds and self._by_offsets(chunk)):
+            self.exact = False
+            if chunk.follows:
+                self._by_text(chunk)
+            else:
+                self._append(self.hole_separator, chunk)
+            self._restart(chunk, holds)
+        self.last = chunk
+
+    def result(self) -> JoinedText:
+        first = self.sources[0] if self.sources else None
+        certain = self.exact and not self.unconfirmed and first is not None
+        return JoinedText(
+            text="".join(self.parts),
+            extents=tuple(self.extents),
+            sources=tuple(self.sources),
+            span=Extent(first, first + self.length) if certain and first is not None else None,
+            doubtful=frozenset(self.doubtful),
+        )
+
+    def _stands_in_frame(self, chunk: TextChunk) -> bool:
+        frame = self._frame_text(chunk)
+        return frame is None or frame[chunk.start : chunk.end] == chunk.text
+
+    def _frame_text(self, chunk: TextChunk) -> str | None:
+        return self.frames.get(chunk.frame) if chunk.frame is not None else None
+
+    def _restart(self, chunk: TextChunk, holds: bool) -> None:
+        """Count places from this chunk on, after a joint that offsets did not make."""
+        self.run_start = self.extents[-1].start
+        self.unconfirmed = False
+        at_end = self.extents[-1].end == self.length
+        self.placed, self.cursor = (chunk, chunk.end) if holds and at_end else (None, None)
+        self.sources[-1] = _source(chunk) if holds else None
+
+    def _append(self, separator: str, chunk: TextChunk, skip: int = 0) -> None:
+        """Put the chunk's text behind what stands; its first `skip` characters stand there already."""
+        self.parts += (separator, chunk.text[skip:]) if separator else (chunk.text[skip:],)
+        start = self.length + len(separator) - skip
+        self.length += len(separator) + len(chunk.text) - skip
+        self._stand(start, chunk)
+
+    def _stand(self, start: int, chunk: TextChunk) -> None:
+        self.extents.append(Extent(start, start + len(chunk.text)))
+        self.sources.append(_source(chunk))
+
+    def _by_offsets(self, chunk: TextChunk) -> bool:
+        """Join where the offsets say; False where they cannot say, or where the text contradicts them."""
+        cursor = self._cursor_for(chunk)
+        if cursor is None or chunk.start is None or chunk.end is None:
+            return False
+        shared = cursor - chunk.start
+        if shared > self.length - self.run_start:
+            return False
+        if shared < 0:
+            return self._over_gap(chunk, cursor)
+        if chunk.end <= cursor and chunk.text:
+            return self._inside(chunk, cursor, shared)
+        if shared and self._tail(shared) != chunk.text[:shared]:
+            return False
+        self._append("", chunk, skip=shared)
+        self._move(chunk, chunk.end)
+        return True
+
+    def _cursor_for(self, chunk: TextChunk) -> int | None:
+        """The place of the text's end, in the frame of this chunk."""
+        if self.cursor is None or self.placed is None:
+            return None
+        if self.placed.frame == chunk.frame:
+            return self.cursor
+        if self.placed.shift is None or chunk.shift is None:
+            return None
+        return self.cursor + self.placed.shift - chunk.shift
+
+    def _move(self, chunk: TextChunk, cursor: int) -> None:
+        self.placed, self.cursor, self.unconfirmed = chunk, cursor, False
+
+    def _over_gap(self, chunk: TextChunk, cursor: int) -> bool:
+        """The document has characters between the text and the chunk: stripped white space, or a hole."""
+        gap = self._gap(chunk, cursor) if chunk.follows else None
+        if gap is None:
+            self.exact = False
+            self.run_start = self.length + len(self.hole_separator)
+        elif self.unconfirmed:
+            self.exact = False
+        self._append(self.hole_separator if gap is None else gap, chunk)
+        self._move(chunk, chunk.end or 0)
+        return True
+
+    def _gap(self, chunk: TextChunk, cursor: int) -> str | None:
+        start = chunk.start or 0
+        frame = self._frame_text(chunk)
+        if frame is not None:
+            between = frame[cursor:start] if cursor >= 0 else ""
+            return between if between.isspace() else None
+        end = self._tail(1)
+        size = start - cursor
+        if size > MAX_STRIPPED or end.isspace() or chunk.text[:1].isspace():
+            return None
+        self.exact = False
+        self._doubt(chunk)
+        return _likely_white_space(size, end + chunk.text[:1])
+
+    def _inside(self, chunk: TextChunk, cursor: int, shared: int) -> bool:
+        """The offsets say that the text has all of the chunk.
+
+        Parsers find a chunk by searching from the start of the one before, so a short sentence that
+        repeats the end of the one before is noted inside of it: it is put behind instead, and the chunk
+        that follows shows whether it belongs there.
+        """
+        if len(chunk.text) < MIN_OVERLAP and chunk.follows:
+            return self._behind(chunk, cursor)
+        if not self._tail(shared).startswith(chunk.text):
+            return False
+        self._stand(self.length - shared, chunk)
+        return True
+
+    def _behind(self, chunk: TextChunk, cursor: int) -> bool:
+        frame = self._frame_text(chunk)
+        gap = ""
+        if frame is not None:
+            rest = frame[cursor : cursor + MAX_STRIPPED + len(chunk.text)]
+            gap = rest[: len(rest) - len(rest.lstrip())] if not chunk.text[:1].isspace() else ""
+            if not rest.startswith(chunk.text, len(gap)):  # it repeats nothing: it lies in the text
+                self._stand(self.length - (cursor - (chunk.start or 0)), chunk)
+                return True
+        start = cursor + len(gap)
+        moved = replace(chunk, start=start, end=start + len(chunk.text))
+        self._append(gap, moved)
+        self._move(moved, start + len(chunk.text))
+        if frame is None:
+            self.unconfirmed = True
+            self.sources[-1] = None
+            self._doubt(chunk)
+        return True
+
+    def _doubt(self, chunk: TextChunk) -> None:
+        if chunk.frame is not None:
+            self.doubtful.add(chunk.frame)
+
+    def _by_text(self, chunk: TextChunk) -> None:
+        text, last = chunk.text, self.last.text if self.last else ""
+        shared = common_length(self._tail(len(text)), text)
+        if shared >= MIN_OVERLAP:
+            self._append("", chunk, skip=shared)
+        elif len(text) >= MIN_OVERLAP and text in last:
+            self._stand(self.extents[-1].start + last.index(text), chunk)
+        elif len(self.extents) == 1 and len(last) >= MIN_OVERLAP and last in text:
+            before = text.index(last)
+            self.extents = [Extent(before, before + len(last))]
+            self.parts, self.length = [], 0
+            self._append("", chunk)
+        elif (repeated := self._repeated_header(text, last)) > 0:
+            self._append("", chunk, skip=repeated)
+            self.extents[-1] = Extent(self.extents[-1].start + len(_header(text)), self.extents[-1].end)
+        else:
+            self._append(self.chunk_separator, chunk)
+
+    def _repeated_header(self, text: str, last: str) -> int:
+        """Characters of a table's header and of shared rows behind it that stand in the text already."""
+        header = _header(text)
+        if not header or header not in last:
+            return 0
+        rows = text[len(header) :]
+        shared = common_length(self._tail(len(rows)), rows)
+        return len(header) + shared if shared >= MIN_OVERLAP else 0
+
+    def _tail(self, size: int) -> str:
+        """The last characters of the text."""
+        taken: list[str] = []
+        missing = size
+        for part in reversed(self.parts):
+            if missing <= 0:
+                break
+            taken.append(part[-missing:])
+            missing -= len(part)
+        return "".join(reversed(taken))
+
+
+def _source(chunk: TextChunk) -> int | None:
+    return None if chunk.start is None or chunk.shift is None else chunk.start + chunk.shift
+
+
+def _header(text: str) -> str:
+    match = _TABLE_HEADER.match(text)
+    return match.group() if match else ""
+
+
+def _likely_white_space(size: int, around: str) -> str:
+    if size == 1:
+        return "\n" if _NO_SPACES.search(around) else " "
+    return "\n\n" + " " * (size - 2)
+
+
+def common_length(before: str, after: str) -> int:
+    """Characters of the longest text that is both the end of `before` and the start of `after`.
+
+    Linear in the length of the shorter one; lengths under `MIN_OVERLAP` count as none.
+    """
+    size = min(len(before), len(after))
+    if size < MIN_OVERLAP:
+        return 0
+    end, opening = before[len(before) - size :], after[:MIN_OVERLAP]
+    place = end.find(opening)
+    for _ in range(_TRIES):
+        if place < 0:
+            return 0
+        if after.startswith(end[place:]):
+            return size - place
+        place = end.find(opening, place + 1)
+    shared = _longest_border(after[:size], end)
+    return shared if shared >= MIN_OVERLAP else 0
+
+
+def _longest_border(pattern: str, text: str) -> int:
+    """How much of the pattern's start is the text's end, by Knuth, Morris and Pratt's failure function."""
+    failure = [0] * len(pattern)
+    matched = 0
+    for place in range(1, len(pattern)):
+        while matched and pattern[place] != pattern[matched]:
+            matched = failure[matched - 1]
+        matched += pattern[place] == pattern[matched]
+        failure[place] = matched
+    matched = 0
+    for letter in text:
+        while matched and (matched == len(pattern) or letter != pattern[matched]):
+            matched = failure[matched - 1]
+        matched += letter == pattern[matched]
+    return matched
