@@ -60,7 +60,7 @@ def parsers(draw: st.DrawFn) -> NodeParser:
         return SentenceWindowNodeParser.from_defaults()
     if kind == "markdown":
         return MarkdownNodeParser()
-    size = draw(st.sampled_from([24, 40, 64]))
+    size = draw(st.sampled_from([52, 64, 90]))
     overlap = int(size * draw(st.sampled_from([0, 0.1, 0.25, 0.5])))
     if kind == "sentence":
         return SentenceSplitter(chunk_size=size, chunk_overlap=overlap)

@@ -11,6 +11,7 @@ from llama_index_ext_ctxaug.neighbors.links import Direction, Links
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Task
 from llama_index_ext_ctxaug.neighbors.walking import Limit, Walk, walk
 from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, join
+from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import score_key
 
 UNBOUNDED = 1_000_000
@@ -69,7 +70,8 @@ class Growth:
         """Grow from hits, all side by side, and put what they reach among the chunks.
 
         Args:
-            reaches: how far, by the hit's id; hits that are not named do not grow.
+            reaches: how far, by the hit's id; hits that are not named do not grow, nor do nodes that an
+                augmenter added or made, so that augmenting twice is augmenting once.
         """
         walks = yield from self.reader.advance(self._tasks(reaches))
         reached: dict[str, list[tuple[int, Chunk]]] = {}
@@ -91,6 +93,8 @@ class Growth:
     def _tasks(self, reaches: Mapping[str, Reach]) -> Iterator[Task[Walk]]:
         for hit_id, reach in reaches.items():
             node = self.hits[hit_id].node
+            if is_augmented(node):
+                continue
             sides: tuple[tuple[Direction, int], ...] = (("previous", reach.previous), ("next", reach.next))
             for direction, count in sides:
                 if count > 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llama_index.core.schema import BaseNode
@@ -38,6 +38,20 @@ class Piece:
     source_start: int | None = None
     source_end: int | None = None
 
+    def cut(self, start: int, end: int) -> Piece | None:
+        """What of this piece lies in a part of the text, counted from the part's start; None for nothing."""
+        first, last = max(self.start, start), min(self.end, end)
+        if first >= last:
+            return None
+        source = None if self.source_start is None else self.source_start + first - self.start
+        return replace(
+            self,
+            start=first - start,
+            end=last - start,
+            source_start=source,
+            source_end=None if source is None else source + last - first,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -49,7 +63,10 @@ class Provenance:
         hops: links between it and its nearest hit; 0 for made nodes.
         stopped_previous: why growth ended on the side of the document's start, where it ended here.
         stopped_next: why growth ended on the side of the document's end, where it ended here.
-        pieces: for made nodes, which of its characters are which node's, in order.
+        pieces: for made nodes, which of its characters are which node's, in order; characters between
+            pieces (white space that a splitter stripped, separators, marks) belong to no node.
+        exact: False for a made node whose text is not certain to be what its document has there: a hole,
+            an edited chunk, white space or an overlap that could only be guessed.
     """
 
     role: Role | Literal["passage", "window"]
@@ -58,6 +75,22 @@ class Provenance:
     stopped_previous: StopReason | None = None
     stopped_next: StopReason | None = None
     pieces: tuple[Piece, ...] = ()
+    exact: bool = True
+
+    def slice(self, start: int, end: int) -> Provenance:
+        """The provenance of a part of the text.
+
+        Args:
+            start: first character of the part.
+            end: its end, exclusive.
+
+        Returns:
+            The role "window", the pieces that lie in the part, cut to it and counted from its start,
+            and the hits of these pieces.
+        """
+        pieces = tuple(piece for whole in self.pieces if (piece := whole.cut(start, end)) is not None)
+        hits = tuple(dict.fromkeys(hit for piece in pieces for hit in piece.hits))
+        return Provenance("window", hits, pieces=pieces, exact=self.exact)
 
     def to_metadata(self) -> dict[str, Any]:
         """The value as plain JSON types, without what is None or empty."""
@@ -68,6 +101,8 @@ class Provenance:
             data["stopped_next"] = self.stopped_next
         if self.pieces:
             data["pieces"] = [_piece_to_dict(piece) for piece in self.pieces]
+        if not self.exact:
+            data["exact"] = False
         return data
 
     @classmethod
@@ -88,6 +123,12 @@ def read_provenance(node: BaseNode) -> Provenance | None:
     """
     data = node.metadata.get(PROVENANCE_KEY)
     return Provenance.from_metadata(data) if isinstance(data, Mapping) else None
+
+
+def is_augmented(node: BaseNode) -> bool:
+    """Whether an augmenter added this node as a neighbor, or made it; a parent stands for hits."""
+    data = node.metadata.get(PROVENANCE_KEY)
+    return isinstance(data, Mapping) and data.get("role") != "parent"
 
 
 def with_provenance(node: BaseNode, provenance: Provenance) -> BaseNode:

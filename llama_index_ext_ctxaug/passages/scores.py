@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 NeighborScore = Literal["none", "inherit", "decay"]
+
+PassageScore = Literal["best", "mean", "reciprocal_rank_sum"]
 
 
 def score_key(score: float | None) -> tuple[bool, float]:
@@ -35,3 +38,24 @@ def neighbor_score(score: float | None, hops: int, rule: NeighborScore, decay: f
         return score
     factor = decay**hops
     return score * factor if score >= 0 else score / factor
+
+
+def passage_score(hits: Sequence[tuple[float | None, int]], rule: PassageScore) -> float | None:
+    """The score of a passage from those of its hits.
+
+    Args:
+        hits: score and rank (from 0) of each hit in it.
+        rule: "best" is the best score and "mean" the mean, both over the hits that have a score;
+            "reciprocal_rank_sum" adds up 1 / (rank + 1), as RAGLite does for its chunk spans.
+
+    Returns:
+        The score; None where there is no hit, or none with a score.
+    """
+    if not hits:
+        return None
+    if rule == "reciprocal_rank_sum":
+        return math.fsum(1 / (rank + 1) for _, rank in hits)
+    scores = [score for score, _ in hits if score is not None and not math.isnan(score)]
+    if not scores:
+        return None
+    return max(scores) if rule == "best" else math.fsum(scores) / len(scores)

@@ -28,9 +28,18 @@ from llama_index_ext_ctxaug.neighbors.links import Links
 from llama_index_ext_ctxaug.neighbors.pages import PageOrder
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Want
 from llama_index_ext_ctxaug.neighbors.walking import Limit
+from llama_index_ext_ctxaug.passages.budget import Filling
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
-from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.provenance import Provenance, read_provenance, with_provenance
 from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score, score_key
+from llama_index_ext_ctxaug.postprocessors.output import (
+    OutputOptions,
+    Writer,
+    budget_details,
+    keep,
+    mark_cuts,
+    report_budget,
+)
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)
@@ -74,7 +83,7 @@ def _explain_wrong_docstore(value: Any) -> Any:
     raise ValueError(f"docstore must be a BaseDocumentStore, got {kind}; {hint}")
 
 
-class ContextAugmenter(FlowPostprocessor):
+class ContextAugmenter(FlowPostprocessor, OutputOptions):
     """The engine of all augmenters that read a docstore; a subclass is one policy.
 
     A subclass implements `_choose`: it calls `growth.grow(...)` or edits `growth.chunks`, and the
@@ -82,7 +91,11 @@ class ContextAugmenter(FlowPostprocessor):
 
     **Guarantees**: every distinct hit goes out exactly once with its own (best) score, as the very
     object that came in; chunks of a document that touch stand in document order; nothing that came in,
-    nor what the store holds, is changed; no neighbor of another document or refused by the filters.
+    nor what the store holds, is changed; no neighbor of another document or refused by the filters. With
+    `output="passages"` chunks that touch become one node, text that they share standing once; a hit to
+    which nothing is added is still the object that came in. With `token_budget` the text that goes out is
+    within it, except that the best hit is kept where it alone is over it; hits that do not fit are dropped,
+    the worst first, with a warning. A node that an augmenter added or made does not grow again.
 
     **On failure**: what the docstore raises is raised, unless `on_store_error="return_hits"`; a neighbor
     that is not in the docstore ends the growth there, with one warning a call, unless `strict=True`.
@@ -154,26 +167,34 @@ class ContextAugmenter(FlowPostprocessor):
             )
         )
         growth = self._new_growth(hits)
+        writer = Writer(self, growth, self._emit)
         try:
             yield from self._choose(growth, query)
             yield from self._report_missing(growth)
+            passages = growth.passages()
+            yield from growth.reader.fetch([Want(nodes=writer.frames_to_read(passages))])
         except Exception as error:
             if error is not growth.reader.error or self.on_store_error == "raise":
                 raise
             logger.error("%s: the docstore failed, the hits go out alone: %r", name, error)  # noqa: TRY400
             growth.chunks = dict(hits)
-        passages = growth.passages()
-        result = self._output(passages)
+            passages = growth.passages()
+        filling = writer.fit(passages)
+        if filling is not None:
+            passages = self._cut(growth, passages, filling)
+        result = self._output(passages, writer)
         reader = growth.reader
         dispatcher.event(
             ContextAugmentationEndEvent(
                 augmenter=name,
                 num_hits=len(hits),
                 num_nodes=len(result),
-                added_node_ids=[c.node.node_id for p in passages for c in p.chunks if c.role != "hit"],
+                added_node_ids=[c.node.node_id for p in passages for c in p.chunks if c.origin is None],
                 reads=reader.reads,
                 rounds=reader.rounds,
+                tokens=filling.tokens if filling else None,
                 stop_reasons=dict(growth.stops),
+                details=budget_details(filling),
             )
         )
         return result
@@ -207,8 +228,17 @@ class ContextAugmenter(FlowPostprocessor):
 
         return limit
 
-    def _output(self, passages: list[Passage]) -> list[NodeWithScore]:
-        return [self._emit(chunk) for passage in passages for chunk in passage.chunks]
+    def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
+        """The nodes that go out, of the passages that are left after the budget."""
+        return writer.write(passages)
+
+    def _cut(self, growth: Growth, passages: list[Passage], filling: Filling) -> list[Passage]:
+        """Only what the budget holds, with a warning where that is not as wanted."""
+        report_budget(self.class_name(), self.token_budget, filling)
+        sides = mark_cuts(passages, filling.kept)
+        if sides:
+            growth.stops["budget"] += sides
+        return keep(passages, filling.kept)
 
     def _emit(self, chunk: Chunk) -> NodeWithScore:
         if chunk.origin is not None:
@@ -253,7 +283,15 @@ def distinct_hits(nodes: Sequence[NodeWithScore]) -> dict[str, Chunk]:
         node_id = hit.node.node_id
         known = hits.get(node_id)
         if known is None:
-            hits[node_id] = Chunk(hit.node, "hit", (node_id,), rank=rank, score=hit.score, origin=hit)
+            hits[node_id] = _incoming(hit, rank)
         elif score_key(hit.score) > score_key(known.score):
-            known.node, known.score, known.origin = hit.node, hit.score, hit
+            hits[node_id] = _incoming(hit, known.rank)
     return hits
+
+
+def _incoming(hit: NodeWithScore, rank: int) -> Chunk:
+    """A node that came in: a hit, or a neighbor where an augmenter before this one added it."""
+    provenance = read_provenance(hit.node)
+    if provenance is None or provenance.role != "neighbor":
+        return Chunk(hit.node, "hit", (hit.node.node_id,), rank=rank, score=hit.score, origin=hit)
+    return Chunk(hit.node, "neighbor", provenance.hits, rank, provenance.hops, score=hit.score, origin=hit)

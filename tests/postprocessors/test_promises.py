@@ -16,6 +16,7 @@ from strategies import World, shuffled, worlds
 from llama_index_ext_ctxaug import MissingNodeError, PrevNextNodePostprocessor, read_provenance
 from llama_index_ext_ctxaug.passages.passage import Passage
 from llama_index_ext_ctxaug.passages.scores import score_key
+from llama_index_ext_ctxaug.postprocessors.output import Writer
 
 settings.register_profile("here", max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("here")
@@ -26,9 +27,9 @@ REACH = st.fixed_dictionaries({"num_previous": st.integers(0, 5), "num_next": st
 class PassagesKept(PrevNextNodePostprocessor):
     """Remembers the passages of the last call."""
 
-    def _output(self, passages: list[Passage]) -> list[NodeWithScore]:
+    def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         object.__setattr__(self, "last", [[c.node.node_id for c in p.chunks] for p in passages])
-        return super()._output(passages)
+        return super()._output(passages, writer)
 
 
 def ids(result: list[NodeWithScore]) -> list[str]:

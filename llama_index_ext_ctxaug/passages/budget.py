@@ -1,0 +1,169 @@
+"""Fitting chunks into a number of tokens: hits first, then neighbors, whole chunks only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import MetadataMode, NodeWithScore
+
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.scores import score_key
+
+Tokenizer = Callable[[str], Sequence[object]]
+
+NODE_SEPARATOR = "\n\n"
+"""What LlamaIndex's response synthesizers put between the nodes that they show to a model."""
+
+_DRIFT = 2
+"""Tokens by which adding one chunk may differ from its estimate, since tokens form across joints."""
+
+
+def final_text(nodes: Iterable[NodeWithScore]) -> str:
+    """The text that a model gets of these nodes: their LLM content, joined as response synthesizers do."""
+    return NODE_SEPARATOR.join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What a budget holds.
+
+    Attributes:
+        kept: ids of the chunks that are kept.
+        tokens: tokens of the final text.
+        over_budget: id of the best hit, where it alone is over the budget; it is kept all the same.
+        dropped_hits: ids of hits (and parents that stand for hits) that did not fit, best first.
+    """
+
+    kept: frozenset[str]
+    tokens: int
+    over_budget: str | None
+    dropped_hits: tuple[str, ...]
+
+
+@dataclass
+class _Filler:
+    """Takes chunks while they fit; estimates, and counts exactly where the estimate is too close to tell."""
+
+    budget: int
+    cost: Callable[[str, Collection[str]], int]
+    measure: Callable[[Collection[str]], int]
+    kept: dict[str, None] = field(default_factory=dict)
+    used: int = 0
+    drift: int = 0
+
+    def offer(self, id_: str) -> bool:
+        """Take the chunk if it fits; the first one is taken in any case."""
+        if id_ in self.kept:
+            return False
+        if not self.kept:
+            self.kept[id_] = None
+            self.used = self.measure(self.kept)
+            return True
+        expected, drift = self.used + self.cost(id_, self.kept), self.drift + _DRIFT
+        if expected - drift > self.budget:
+            return False
+        if expected + drift > self.budget:
+            expected, drift = self.measure({**self.kept, id_: None}), 0
+            if expected > self.budget:
+                return False
+        self.kept[id_] = None
+        self.used, self.drift = expected, drift
+        return True
+
+    def settle(self) -> None:
+        """Count exactly; what was taken last goes first, should the estimates have been too low."""
+        while self.drift:
+            self.used, self.drift = self.measure(self.kept), 0
+            if self.used > self.budget and len(self.kept) > 1:
+                self.kept.popitem()
+                self.drift = _DRIFT
+
+
+def fit(
+    passages: Sequence[Passage],
+    budget: int,
+    *,
+    cost: Callable[[str, Collection[str]], int],
+    measure: Callable[[Collection[str]], int],
+) -> Filling:
+    """Choose the chunks that a budget holds.
+
+    Hits come first, the best score first; of neighbors the nearest to a kept hit, then that of the
+    better hit. A neighbor is taken only where all chunks between it and a kept hit are: growth has no
+    holes. What a chunk that does not fit leaves unused goes to the ones after it. The best hit is kept
+    even where it alone is over the budget.
+
+    Args:
+        passages: hits and neighbors in reading order.
+        budget: most tokens of the final text.
+        cost: an estimate of the tokens that a chunk adds to those kept.
+        measure: the exact tokens of the final text of the chunks kept.
+
+    Returns:
+        What is kept; the choice does not depend on the order of the passages, except through ranks.
+    """
+    filler = _Filler(budget, cost, measure)
+    found = [chunk for passage in passages for chunk in passage.chunks if chunk.role != "neighbor"]
+    found.sort(key=_best_first)
+    for chunk in found:
+        filler.offer(chunk.node.node_id)
+    filler.settle()
+    for chunk in found:
+        filler.offer(chunk.node.node_id)
+    hits = set(filler.kept)
+    neighbors = _nearest_first(passages, hits) if hits else _by_rank(passages)
+    beside = _beside(passages) if hits else {}
+    before = -1
+    while before != len(filler.kept):
+        before = len(filler.kept)
+        for id_ in neighbors:
+            if not beside or any(other in filler.kept for other in beside[id_]):
+                filler.offer(id_)
+        filler.settle()
+    over = bool(filler.kept) and filler.used > budget
+    return Filling(
+        kept=frozenset(filler.kept),
+        tokens=filler.used,
+        over_budget=next(iter(filler.kept)) if over else None,
+        dropped_hits=tuple(c.node.node_id for c in found if c.node.node_id not in filler.kept),
+    )
+
+
+def _best_first(chunk: Chunk) -> tuple[bool, float, int]:
+    scored, score = score_key(chunk.score)
+    return (not scored, -score, chunk.rank)
+
+
+def _by_rank(passages: Sequence[Passage]) -> list[str]:
+    chunks = sorted((c for passage in passages for c in passage.chunks), key=lambda c: (c.hops, c.rank))
+    return [chunk.node.node_id for chunk in chunks]
+
+
+def _nearest_first(passages: Sequence[Passage], hits: Collection[str]) -> list[str]:
+    """The neighbors of kept hits, by distance to the nearest of them, then by that hit's score and rank."""
+    reached = {id_ for p in passages for c in p.chunks if c.node.node_id in hits for id_ in c.hits} | set(
+        hits
+    )
+    found: dict[str, tuple[int, bool, float, int, int]] = {}
+    for passage in passages:
+        for chunks, side in ((passage.chunks, 1), (passage.chunks[::-1], 0)):
+            distance, hit = 0, None
+            for chunk in chunks:
+                id_ = chunk.node.node_id
+                distance += 1
+                if chunk.role != "neighbor":
+                    distance, hit = 0, chunk if id_ in hits else None
+                elif hit is not None and not reached.isdisjoint(chunk.hits):
+                    key = (distance, *_best_first(hit), side)
+                    found[id_] = min(found.get(id_, key), key)
+    return sorted(found, key=lambda id_: found[id_])
+
+
+def _beside(passages: Sequence[Passage]) -> dict[str, tuple[str, ...]]:
+    beside: dict[str, tuple[str, ...]] = {}
+    for passage in passages:
+        ids = [chunk.node.node_id for chunk in passage.chunks]
+        for place, id_ in enumerate(ids):
+            beside[id_] = (*ids[max(0, place - 1) : place], *ids[place + 1 : place + 2])
+    return beside

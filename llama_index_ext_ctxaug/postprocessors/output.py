@@ -1,0 +1,341 @@
+"""How chunks go out: as separate nodes or as passages, within a number of tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from llama_index.core.bridge.pydantic import BaseModel, Field
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.core.utils import get_tokenizer
+
+from llama_index_ext_ctxaug.neighbors.growth import Growth
+from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, Filling, Tokenizer, final_text, fit
+from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.scores import PassageScore
+from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, JoinedText, TextChunk, join_texts
+
+logger = logging.getLogger(__name__)
+
+
+class OutputOptions(BaseModel):
+    """The parameters of the output, the same for all augmenters."""
+
+    output: Literal["nodes", "passages"] = Field(
+        default="nodes",
+        description='"nodes": hits and neighbors one by one; "passages": one node for each run of chunks.',
+    )
+    passage_scope: Literal["run", "document"] = Field(
+        default="run",
+        description='What one passage holds: a "run" of chunks that touch, or all runs of a "document".',
+    )
+    passage_score: PassageScore = Field(
+        default="best", description="A passage's score: best or mean of its hits, or reciprocal_rank_sum."
+    )
+    hole_separator: str = Field(
+        default=HOLE_SEPARATOR, description="Stands in a passage where text of the document is missing."
+    )
+    chunk_separator: str = Field(
+        default="",
+        description="Stands between chunks that share no text and whose offsets do not tell what is there.",
+    )
+    mark_hits: tuple[str, str] | None = Field(
+        default=None, description="Marks around the text of hits in a passage; None for no marks."
+    )
+    read_source: bool = Field(
+        default=True,
+        description="Read the source document, if the docstore has it, for white space between chunks.",
+    )
+    token_budget: int | None = Field(
+        default=None, ge=0, description="Most tokens of the text that goes out; None for no limit."
+    )
+    tokenizer: Tokenizer | None = Field(
+        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
+    )
+
+
+class _Run(NamedTuple):
+    """Text chunks that become one node, and whether each follows the one before it directly."""
+
+    chunks: list[Chunk]
+    follows: list[bool]
+
+
+@dataclass
+class Writer:
+    """Writes the chunks of one call.
+
+    Attributes:
+        options: the parameters.
+        growth: the nodes in hand and their links.
+        emit: makes a node of the output from a single chunk.
+    """
+
+    options: OutputOptions
+    growth: Growth
+    emit: Callable[[Chunk], NodeWithScore]
+    _texts: dict[str, TextChunk] = field(default_factory=dict)
+
+    def write(self, passages: Sequence[Passage]) -> list[NodeWithScore]:
+        """The output: nodes in reading order, or a node for each passage."""
+        if self.options.output == "nodes":
+            return [self.emit(chunk) for passage in passages for chunk in passage.chunks]
+        return [self._write_run(run) for run in self._runs(passages)]
+
+    def frames_to_read(self, passages: Sequence[Passage]) -> list[str]:
+        """Ids of the texts that would tell what stands between chunks, as far as they are not in hand."""
+        if self.options.output == "nodes" or not self.options.read_source:
+            return []
+        runs = [run for run in self._runs(passages) if len(run.chunks) > 1]
+        ids = dict.fromkeys(id_ for run in runs for id_ in sorted(self._join(run).doubtful))
+        self._texts.clear()
+        return list(ids)
+
+    def _write_run(self, run: _Run) -> NodeWithScore:
+        if len(run.chunks) == 1:
+            return self.emit(run.chunks[0])
+        options = self.options
+        return compose(
+            run.chunks,
+            self._join(run),
+            self._around(run.chunks),
+            score=options.passage_score,
+            marks=options.mark_hits,
+        )
+
+    def _runs(self, passages: Sequence[Passage]) -> Iterator[_Run]:
+        for group in self._groups(passages):
+            run = _Run([], [])
+            for passage in group:
+                for place, chunk in enumerate(passage.chunks):
+                    if is_text(chunk.node):
+                        run.chunks.append(chunk)
+                        run.follows.append(place > 0)
+                        continue
+                    if run.chunks:
+                        yield run
+                    yield _Run([chunk], [False])
+                    run = _Run([], [])
+            if run.chunks:
+                yield run
+
+    def _groups(self, passages: Sequence[Passage]) -> list[list[Passage]]:
+        """The passages that become one, in reading order; groups by rank."""
+        if self.options.passage_scope == "run":
+            return [[passage] for passage in passages]
+        groups: dict[Any, list[Passage]] = {}
+        for number, passage in enumerate(passages):
+            document = self.growth.links.document(passage.chunks[0].node)
+            groups.setdefault(number if document is None else document, []).append(passage)
+        for group in groups.values():
+            places = [self._place(passage) for passage in group]
+            if len({kind for kind, _ in places}) == 1:
+                in_order = sorted(range(len(group)), key=lambda number: places[number])
+                group[:] = [group[number] for number in in_order]
+        return list(groups.values())
+
+    def _place(self, passage: Passage) -> tuple[str, int]:
+        """Where a run begins in its document: by offset, else by the docstore's list, else unknown."""
+        node = passage.chunks[0].node
+        text = self._text_chunk(passage.chunks[0])
+        if text.offsets_fit and text.start is not None and text.shift is not None:
+            return ("offset", text.start + text.shift)
+        links = self.growth.links
+        order = links.reader.documents.get(links.source(node) or "")
+        place = order.places.get(node.node_id) if order else None
+        return ("unknown", 0) if place is None else ("list", place)
+
+    def _join(self, run: _Run) -> JoinedText:
+        texts = [self._text_chunk(chunk) for chunk in run.chunks]
+        frames: dict[str, str] = {}
+        for text in texts:
+            if text.frame is not None and text.frame not in frames:
+                node = self.growth.reader.node(text.frame)
+                if node is not None:
+                    frames[text.frame] = node.get_content(metadata_mode=MetadataMode.NONE)
+        return join_texts(
+            [text if follows else _apart(text) for text, follows in zip(texts, run.follows, strict=True)],
+            hole_separator=self.options.hole_separator,
+            chunk_separator=self.options.chunk_separator,
+            frames=frames,
+        )
+
+    def _text_chunk(self, chunk: Chunk) -> TextChunk:
+        node_id = chunk.node.node_id
+        if node_id not in self._texts:
+            self._texts[node_id] = self._new_text_chunk(chunk)
+        return self._texts[node_id]
+
+    def _new_text_chunk(self, chunk: Chunk) -> TextChunk:
+        links, node = self.growth.links, chunk.node
+        text = node.get_content(metadata_mode=MetadataMode.NONE)
+        start, end = _offsets(node)
+        copy = links.reader.copy(node.node_id)
+        if start is None and copy is not None and copy.get_content(metadata_mode=MetadataMode.NONE) == text:
+            start, end = _offsets(copy)
+        source, parent = links.source(node), links.parent(node)
+        if parent is None or parent == source:
+            return TextChunk(text, start, end, frame=source)
+        return TextChunk(text, start, end, frame=parent, shift=self._shift(parent))
+
+    def _shift(self, parent_id: str) -> int | None:
+        """Where a parent begins in the source document; None where that cannot be told without reading."""
+        links, shift, seen = self.growth.links, 0, set[str]()
+        id_: str | None = parent_id
+        while id_ is not None and id_ not in seen:
+            seen.add(id_)
+            parent = links.reader.node(id_)
+            start = None if parent is None else _offsets(parent)[0]
+            if parent is None or start is None:
+                return None
+            shift += start
+            id_ = links.parent(parent)
+            if id_ == links.source(parent):
+                break
+        return shift
+
+    def _around(self, chunks: Sequence[Chunk]) -> Surroundings:
+        links = self.growth.links
+        inside = {chunk.node.node_id for chunk in chunks}
+        before = links.beside_in_hand(chunks[0].node, "previous")
+        after = links.beside_in_hand(chunks[-1].node, "next")
+        return Surroundings(
+            source_id=links.source(chunks[0].node),
+            previous_id=None if before in inside else before,
+            next_id=None if after in inside else after,
+        )
+
+    def fit(self, passages: Sequence[Passage]) -> Filling | None:
+        """What the budget holds of these passages; None where there is no budget."""
+        if self.options.token_budget is None or not passages:
+            return None
+        tokenizer = self.options.tokenizer or get_tokenizer()
+        prices = _Prices(self, passages, lambda text: len(tokenizer(text)))
+        return fit(passages, self.options.token_budget, cost=prices.cost, measure=prices.measure)
+
+
+@dataclass
+class _Prices:
+    """What chunks cost, each text counted once; estimates of joints, and the exact count of the whole."""
+
+    writer: Writer
+    passages: Sequence[Passage]
+    count: Callable[[str], int]
+    _place: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _counted: dict[Any, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number, passage in enumerate(self.passages):
+            for place, chunk in enumerate(passage.chunks):
+                self._place[chunk.node.node_id] = (number, place)
+
+    def measure(self, kept: Collection[str]) -> int:
+        """Tokens of the final text of the chunks that are kept."""
+        return self.count(final_text(self.writer.write(keep(self.passages, kept))))
+
+    def cost(self, id_: str, kept: Collection[str]) -> int:
+        """About how many tokens a chunk adds to the chunks that are kept."""
+        number, place = self._place[id_]
+        chunks = self.passages[number].chunks
+        chunk = chunks[place]
+        content = self._once(id_, lambda: chunk.node.get_content(metadata_mode=MetadataMode.LLM))
+        separator = self._once("", lambda: NODE_SEPARATOR)
+        total = content + separator
+        if self.writer.options.output == "nodes" or not is_text(chunk.node):
+            return total
+        before, after = chunks[place - 1 : place], chunks[place + 1 : place + 2]
+        for first, second in [(one, chunk) for one in before] + [(chunk, one) for one in after]:
+            other = second if first is chunk else first
+            if other.node.node_id in kept and is_text(other.node):
+                total -= self._saved(first, second) + separator
+        return total
+
+    def _saved(self, first: Chunk, second: Chunk) -> int:
+        """Tokens that joining two chunks saves: the metadata of one, and what their texts share."""
+
+        def shared() -> str:
+            joined = self.writer._join(_Run([first, second], [False, True]))
+            one, two = joined.extents
+            return joined.text[max(one.start, two.start) : min(one.end, two.end)]
+
+        def header() -> str:
+            return second.node.get_metadata_str(mode=MetadataMode.LLM)
+
+        ids = (first.node.node_id, second.node.node_id)
+        return self._once(ids, shared) + self._once((ids[1],), header)
+
+    def _once(self, key: Any, text: Callable[[], str]) -> int:
+        if key not in self._counted:
+            self._counted[key] = self.count(text())
+        return self._counted[key]
+
+
+def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
+    """The passages with only these chunks, parted where a chunk between them is cut."""
+    parts: list[Passage] = []
+    for passage in passages:
+        part = Passage()
+        for chunk in passage.chunks:
+            if chunk.node.node_id in kept:
+                part.chunks.append(chunk)
+            elif part.chunks:
+                parts.append(part)
+                part = Passage()
+        if part.chunks:
+            parts.append(part)
+    return sorted(parts, key=lambda part: part.rank)
+
+
+def mark_cuts(passages: Sequence[Passage], kept: Collection[str]) -> int:
+    """Note on the chunks that are kept where the budget cut off their neighbors; the number of such sides."""
+    sides = 0
+    for passage in passages:
+        for first, second in zip(passage.chunks, passage.chunks[1:], strict=False):
+            stays, goes = first.node.node_id in kept, second.node.node_id not in kept
+            if stays and goes:
+                first.stopped_next = "budget"
+            elif not stays and not goes:
+                second.stopped_previous = "budget"
+            sides += stays == goes
+    return sides
+
+
+def _apart(text: TextChunk) -> TextChunk:
+    return TextChunk(text.text, text.start, text.end, text.frame, text.shift, follows=False)
+
+
+def _offsets(node: Any) -> tuple[int | None, int | None]:
+    return (node.start_char_idx, node.end_char_idx) if isinstance(node, TextNode) else (None, None)
+
+
+def budget_details(filling: Filling | None) -> dict[str, Any]:
+    """What the end event says of a budget that could not hold all hits."""
+    details: dict[str, Any] = {}
+    if filling is not None and filling.over_budget is not None:
+        details["over_budget_id"] = filling.over_budget
+    if filling is not None and filling.dropped_hits:
+        details["dropped_hit_ids"] = list(filling.dropped_hits)
+    return details
+
+
+def report_budget(name: str, budget: int | None, filling: Filling) -> None:
+    """Warn of a hit that is over the budget by itself, and of hits that did not fit."""
+    if filling.over_budget is not None:
+        logger.warning(
+            "%s: the best hit %r alone has more than token_budget=%s tokens (%d); it is kept whole",
+            name,
+            filling.over_budget,
+            budget,
+            filling.tokens,
+        )
+    if filling.dropped_hits:
+        logger.warning(
+            "%s: %d hits do not fit into token_budget=%s and are left out (the first is %r)",
+            name,
+            len(filling.dropped_hits),
+            budget,
+            filling.dropped_hits[0],
+        )

@@ -1,0 +1,272 @@
+"""`output="passages"`: one node for each run of chunks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pydoc_data.topics import topics
+from typing import Any
+
+import pytest
+from conftest import Postprocess
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import Document
+from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter, get_leaf_nodes
+from llama_index.core.schema import (
+    ImageNode,
+    IndexNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+)
+from text_strategies import Parsed, parsed_documents
+
+from llama_index_ext_ctxaug import PROVENANCE_KEY, PrevNextNodePostprocessor, read_provenance
+from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
+
+TEXTS = [
+    "The keeper lit the lamp. ",
+    "Fog came in. ",
+    "No ship was seen. ",
+    "He wrote it down. ",
+    "Then he slept.",
+]
+
+
+def passages_of(docstore: Any, num_nodes: int = 1, **parameters: Any) -> PrevNextNodePostprocessor:
+    """An augmenter with neighbors on both sides, and passages out."""
+    return PrevNextNodePostprocessor(
+        docstore=docstore, num_nodes=num_nodes, mode="both", output="passages", **parameters
+    )
+
+
+def texts(result: list[NodeWithScore]) -> list[str]:
+    """The texts of a result, without metadata."""
+    return [hit.node.get_content(metadata_mode=MetadataMode.NONE) for hit in result]
+
+
+def test_a_hit_and_its_neighbors_are_one_node(postprocess: Postprocess):
+    """Chunks that touch become one text, which names its source, its place and the chunks outside."""
+    nodes = linked_document(TEXTS, offsets=True, metadata={"title": "Log"})
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
+    node = passage.node
+    assert texts([passage]) == ["".join(TEXTS[1:4])]
+    assert passage.score == 0.9
+    assert node.ref_doc_id == "doc"
+    assert node.prev_node.node_id == nodes[0].node_id
+    assert node.next_node.node_id == nodes[4].node_id
+    assert (node.start_char_idx, node.end_char_idx) == (25, 25 + len(node.text))
+    assert node.get_content(metadata_mode=MetadataMode.LLM) == f"title: Log\n\n{node.text.strip()}"
+
+
+def test_provenance_tells_every_character(postprocess: Postprocess):
+    """The pieces name node, role, hits, hops and place in the document, and why growth ended."""
+    nodes = linked_document(TEXTS, offsets=True)
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [3]))
+    provenance = read_provenance(passage.node)
+    assert provenance.role == "passage"
+    assert provenance.hits == (nodes[3].node_id,)
+    assert provenance.exact
+    assert (provenance.stopped_previous, provenance.stopped_next) == ("count", "count")
+    assert [piece.role for piece in provenance.pieces] == ["neighbor", "hit", "neighbor"]
+    assert [piece.hops for piece in provenance.pieces] == [1, 0, 1]
+    document = "".join(TEXTS)
+    for piece, node in zip(provenance.pieces, nodes[2:], strict=True):
+        assert piece.node_id == node.node_id
+        assert passage.node.text[piece.start : piece.end] == document[piece.source_start : piece.source_end]
+    cut = provenance.slice(5, 30)
+    assert [(piece.start, piece.end) for piece in cut.pieces] == [(0, 13), (13, 25)]
+    assert cut.pieces[0].source_start == provenance.pieces[0].source_start + 5
+
+
+def test_a_hit_to_which_nothing_is_added_is_the_object_that_came_in(postprocess: Postprocess):
+    """A lone hit keeps its identity, and hits that touch become a passage even without neighbors."""
+    nodes = linked_document(TEXTS)
+    found = hits(nodes, [0, 2, 3])
+    result = postprocess(passages_of(docstore_of(nodes), num_nodes=0), found)
+    assert result[0] is found[0]
+    assert texts(result[1:]) == [TEXTS[2] + TEXTS[3]]
+
+
+def test_images_and_index_nodes_stay_whole(postprocess: Postprocess):
+    """Nodes that are more than text part a passage and go out by themselves."""
+    nodes = linked_document(TEXTS)
+    image = ImageNode(
+        id_=nodes[2].node_id, text="a photo", image="aGk=", relationships=nodes[2].relationships
+    )
+    found = hits([*nodes[:2], image, *nodes[3:]], [2])
+    result = postprocess(passages_of(docstore_of(nodes), num_nodes=2), found)
+    assert texts(result) == [TEXTS[0] + TEXTS[1], "a photo", TEXTS[3] + TEXTS[4]]
+    assert result[1] is found[0]
+    index_node = IndexNode(id_=nodes[2].node_id, text="see there", index_id="x")
+    (lone,) = postprocess(passages_of(docstore_of(nodes), num_nodes=0), hits([index_node], [0]))
+    assert lone.node is index_node
+
+
+def test_metadata_is_what_all_chunks_share(postprocess: Postprocess):
+    """Keys with one value stay, others go; what one chunk hides is hidden, provenance from every text."""
+    nodes = linked_document(TEXTS, metadata={"file": "log.txt", "secret": "x"})
+    for number, node in enumerate(nodes):
+        node.metadata["page"] = number
+        node.metadata_template = "{key} = {value}"
+    nodes[1].excluded_llm_metadata_keys = ["secret"]
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
+    assert set(passage.node.metadata) == {"file", "secret", PROVENANCE_KEY}
+    assert passage.node.get_metadata_str(mode=MetadataMode.LLM) == "file = log.txt"
+    assert passage.node.get_metadata_str(mode=MetadataMode.EMBED) == "file = log.txt\nsecret = x"
+
+
+@pytest.mark.parametrize(
+    ("rule", "score"), [("best", 0.8), ("mean", 0.5), ("reciprocal_rank_sum", 1 + 1 / 2 + 1 / 3)]
+)
+def test_a_passage_is_scored_by_its_hits(postprocess: Postprocess, rule: str, score: float):
+    """The best hit, the mean of the scored ones, or the sum of reciprocal ranks."""
+    nodes = linked_document(TEXTS)
+    found = hits(nodes, [1, 3, 2], [0.2, None, 0.8])
+    (passage,) = postprocess(passages_of(docstore_of(nodes), passage_score=rule), found)
+    assert passage.score == pytest.approx(score)
+
+
+def test_hits_can_be_marked(postprocess: Postprocess):
+    """Marks stand around hit text, adjacent hits share a pair, and pieces count the marks."""
+    nodes = linked_document(TEXTS, offsets=True)
+    augmenter = passages_of(docstore_of(nodes), mark_hits=("<hit>", "</hit>"))
+    (passage,) = postprocess(augmenter, hits(nodes, [1, 2]))
+    assert passage.node.text == f"{TEXTS[0]}<hit>{TEXTS[1]}{TEXTS[2]}</hit>{TEXTS[3]}"
+    assert passage.node.start_char_idx is None
+    pieces = read_provenance(passage.node).pieces
+    assert [passage.node.text[piece.start : piece.end] for piece in pieces] == TEXTS[:4]
+
+
+def test_all_runs_of_a_document_can_be_one_passage(postprocess: Postprocess):
+    """With passage_scope="document" runs stand in document order with holes marked between them."""
+    nodes = linked_document(8, offsets=True)
+    augmenter = passages_of(docstore_of(nodes), 0, passage_scope="document", hole_separator="\n...\n")
+    (passage,) = postprocess(augmenter, hits(nodes, [6, 7, 1]))
+    assert passage.node.text == f"{nodes[1].text}\n...\n{nodes[6].text}{nodes[7].text}"
+    assert not read_provenance(passage.node).exact
+
+
+def test_the_source_document_tells_what_was_stripped(postprocess: Postprocess):
+    """White space between chunks comes from the source document, read once, where the docstore holds it."""
+    text = "First sentence here.\n\n\tSecond sentence there.  Third one."
+    document = Document(text=text, id_="doc")
+    nodes = SentenceSplitter(chunk_size=6, chunk_overlap=0).get_nodes_from_documents([document])
+    store = ObservedDocstore(docstore_of(nodes, [document]))
+    (passage,) = postprocess(passages_of(store, len(nodes)), hits(nodes, [0]))
+    assert passage.node.text == text
+    assert (passage.node.start_char_idx, passage.node.end_char_idx) == (0, len(text))
+    assert store.node_reads.count("doc") == 1
+    (guessed,) = postprocess(passages_of(store, len(nodes), read_source=False), hits(nodes, [0]))
+    assert guessed.node.text.split() == text.split()
+    assert len(guessed.node.text) == len(text)
+    assert guessed.node.start_char_idx is None
+    assert not read_provenance(guessed.node).exact
+
+
+def test_leaves_of_a_hierarchy_have_their_place_in_the_document(postprocess: Postprocess):
+    """Offsets that count in a parent are seen through where the parents are in the docstore."""
+    text = topics["assignment"]
+    document = Document(text=text, id_="doc")
+    parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 128], chunk_overlap=20)
+    nodes = parser.get_nodes_from_documents([document])
+    leaves = [n for n in get_leaf_nodes(nodes) if n.parent_node]
+    store = docstore_of(nodes, [document])
+    for number in range(len(leaves)):
+        (passage,) = postprocess(passages_of(store), hits(leaves, [number]))
+        node = passage.node
+        assert node.start_char_idx is not None
+        assert node.text == text[node.start_char_idx : node.end_char_idx]
+
+
+def test_all_topics_of_pydoc_are_slices_of_their_source():
+    """For every chunk of the 79 topics, at 128 tokens with 25 overlapping, two neighbors each side."""
+    splitter = SentenceSplitter(chunk_size=128, chunk_overlap=25)
+    for name, text in topics.items():
+        document = Document(text=text, id_=name)
+        nodes = splitter.get_nodes_from_documents([document])
+        augmenter = passages_of(docstore_of(nodes, [document]), 2)
+        for number in range(len(nodes)):
+            (passage,) = augmenter.postprocess_nodes(hits(nodes, [number]))
+            first, last = nodes[max(0, number - 2)], nodes[min(len(nodes) - 1, number + 2)]
+            assert texts([passage]) == [text[first.start_char_idx : last.end_char_idx]]
+
+
+def test_equal_input_gives_equal_passages_in_another_process():
+    """Passage ids and texts do not depend on the process."""
+    code = (
+        "from llama_index_ext_ctxaug import PrevNextNodePostprocessor as P;"
+        "from llama_index_ext_ctxaug.testing import *;"
+        "n = linked_document(9, metadata={'a': 1, 'b': 2});"
+        "p = P(docstore=docstore_of(n), mode='both', output='passages');"
+        "result = '\\n'.join(h.node.to_json() for h in p.postprocess_nodes(hits(n, [7, 1, 2])))"
+    )
+    here: dict[str, Any] = {}
+    exec(code, here)
+    there = subprocess.run(
+        [sys.executable, "-c", code + "; print(result)"],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={"PYTHONHASHSEED": "3", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert there.stdout.strip() == here["result"]
+
+
+@given(parsed=parsed_documents(), known=st.booleans(), data=st.data())
+def test_passages_keep_every_promise(parsed: Parsed, known: bool, data: st.DataObject):
+    """Hits are whole, places true, pieces equal their source, and augmenting again changes nothing."""
+    text, nodes = parsed
+    places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=4))
+    scores = data.draw(st.lists(st.none() | st.floats(-1, 1), min_size=len(places), max_size=len(places)))
+    found = hits(nodes, places, scores)
+    before = [hit.model_dump_json() for hit in found]
+    store = docstore_of(nodes, [Document(text=text, id_="doc")] if known else [])
+    augmenter = passages_of(store, data.draw(st.integers(0, 3)))
+    result = augmenter.postprocess_nodes(found)
+    assert [hit.model_dump_json() for hit in found] == before
+    for hit in found:
+        assert sum(hit.node.text in whole for whole in texts(result)) >= 1
+    for passage in result:
+        node, provenance = passage.node, read_provenance(passage.node)
+        if node.start_char_idx is not None:
+            assert node.text == text[node.start_char_idx : node.end_char_idx]
+        place = 0
+        for piece in provenance.pieces if provenance else ():
+            assert place <= piece.start < piece.end
+            place = piece.end
+            if piece.source_start is not None:
+                assert node.text[piece.start : piece.end] == text[piece.source_start : piece.source_end]
+    again = augmenter.postprocess_nodes(result)
+    assert len(again) == len(result)
+    assert all(one is other for one, other in zip(again, result, strict=True))
+    separate = PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")
+    once = separate.postprocess_nodes(found)
+    assert all(a is b for a, b in zip(separate.postprocess_nodes(once), once, strict=True))
+
+
+def test_a_failing_store_gives_the_hits(postprocess: Postprocess, caplog: pytest.LogCaptureFixture):
+    """With on_store_error="return_hits" a failure while the source is read gives the hits too."""
+    text = "First sentence here.\n\n\tSecond sentence there.  Third one."
+    nodes = SentenceSplitter(chunk_size=6, chunk_overlap=0).get_nodes_from_documents([Document(text=text)])
+    store = ObservedDocstore(docstore_of(nodes), fail_after=1)
+    found = hits(nodes, [1])
+    with caplog.at_level(logging.ERROR):
+        assert postprocess(passages_of(store, on_store_error="return_hits"), found) == found
+    store.reset()
+    with pytest.raises(ConnectionError):
+        postprocess(passages_of(store), found)
+
+
+def test_a_hit_that_lost_its_links_still_names_its_source(postprocess: Postprocess):
+    """Source and neighbors come from the store's copy where a vector store dropped them."""
+    nodes = linked_document(TEXTS, offsets=True)
+    bare = nodes[2].model_copy(update={"relationships": {}, "start_char_idx": None, "end_char_idx": None})
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), [NodeWithScore(node=bare, score=1.0)])
+    assert passage.node.text == "".join(TEXTS[1:4])
+    assert passage.node.relationships[NodeRelationship.SOURCE] == RelatedNodeInfo(node_id="doc")
+    assert passage.node.start_char_idx == len(TEXTS[0])
