@@ -11,6 +11,7 @@ from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "PrevNextNodePostprocessor",
     "Provenance",
     "Reach",
+    "TokenBudgetPostprocessor",
     "UnclearAnswerError",
     "read_provenance",
 ]

@@ -79,6 +79,11 @@ class _Filler:
                 self.kept.popitem()
                 self.drift = _DRIFT
 
+    def filling(self, dropped: tuple[str, ...]) -> Filling:
+        """What has been taken, counted exactly."""
+        over = bool(self.kept) and self.used > self.budget
+        return Filling(frozenset(self.kept), self.used, next(iter(self.kept)) if over else None, dropped)
+
 
 def fit(
     passages: Sequence[Passage],
@@ -105,15 +110,10 @@ def fit(
     """
     filler = _Filler(budget, cost, measure)
     found = [chunk for passage in passages for chunk in passage.chunks if chunk.role != "neighbor"]
-    found.sort(key=_best_first)
-    for chunk in found:
-        filler.offer(chunk.node.node_id)
-    filler.settle()
-    for chunk in found:
-        filler.offer(chunk.node.node_id)
+    dropped = _fill(filler, sorted(found, key=_best_first))
     hits = set(filler.kept)
-    neighbors = _nearest_first(passages, hits) if hits else _by_rank(passages)
     beside = _beside(passages) if hits else {}
+    neighbors = _nearest_first(passages, hits) if hits else _by_rank(passages)
     before = -1
     while before != len(filler.kept):
         before = len(filler.kept)
@@ -121,13 +121,53 @@ def fit(
             if not beside or any(other in filler.kept for other in beside[id_]):
                 filler.offer(id_)
         filler.settle()
-    over = bool(filler.kept) and filler.used > budget
-    return Filling(
-        kept=frozenset(filler.kept),
-        tokens=filler.used,
-        over_budget=next(iter(filler.kept)) if over else None,
-        dropped_hits=tuple(c.node.node_id for c in found if c.node.node_id not in filler.kept),
-    )
+    return filler.filling(dropped)
+
+
+def fit_list(
+    chunks: Sequence[Chunk],
+    budget: int,
+    *,
+    cost: Callable[[str, Collection[str]], int],
+    measure: Callable[[Collection[str]], int],
+) -> Filling:
+    """Choose the nodes of a list that a budget holds, whatever their order in it.
+
+    As `fit`, for nodes that no longer stand in runs: hits by score, then neighbors by hops and the
+    score of their hit; a neighbor whose hits are in the list and do not fit is left out.
+
+    Args:
+        chunks: the nodes.
+        budget: most tokens of the final text.
+        cost: an estimate of the tokens that a node adds to those kept.
+        measure: the exact tokens of the final text of the nodes kept.
+    """
+    filler = _Filler(budget, cost, measure)
+    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=_best_first)
+    dropped = _fill(filler, found)
+    hits = {chunk.node.node_id: chunk for chunk in found}
+
+    def nearness(chunk: Chunk) -> tuple[int, bool, float, int]:
+        known = [_best_first(hits[id_])[:2] for id_ in chunk.hits if id_ in hits]
+        return (chunk.hops, *min(known, default=_best_first(chunk)[:2]), chunk.rank)
+
+    def wanted(chunk: Chunk) -> bool:
+        known = [id_ for id_ in chunk.hits if id_ in hits]
+        return not known or any(id_ in filler.kept for id_ in known)
+
+    neighbors = [chunk for chunk in chunks if chunk.role == "neighbor" and wanted(chunk)]
+    _fill(filler, sorted(neighbors, key=nearness))
+    return filler.filling(dropped)
+
+
+def _fill(filler: _Filler, chunks: Sequence[Chunk]) -> tuple[str, ...]:
+    """Offer chunks in turn, and once more when it is counted what is left; ids of those that do not fit."""
+    ids = [chunk.node.node_id for chunk in chunks]
+    for _ in range(2):
+        for id_ in ids:
+            filler.offer(id_)
+        filler.settle()
+    return tuple(id_ for id_ in ids if id_ not in filler.kept)
 
 
 def _best_first(chunk: Chunk) -> tuple[bool, float, int]:

@@ -9,14 +9,15 @@ from typing import Any, Literal, NamedTuple
 
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
-from llama_index.core.utils import get_tokenizer
 
+from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import Growth
 from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, Filling, Tokenizer, final_text, fit
 from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.scores import PassageScore
 from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, JoinedText, TextChunk, join_texts
+from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 
 logger = logging.getLogger(__name__)
 
@@ -208,11 +209,11 @@ class Writer:
             next_id=None if after in inside else after,
         )
 
-    def fit(self, passages: Sequence[Passage]) -> Filling | None:
+    def fit(self, passages: Sequence[Passage]) -> Flow[Filling | None]:
         """What the budget holds of these passages; None where there is no budget."""
-        if self.options.token_budget is None or not passages:
+        if self.options.token_budget is None:
             return None
-        tokenizer = self.options.tokenizer or get_tokenizer()
+        tokenizer = yield from tokenizer_or_default(self.options.tokenizer)
         prices = _Prices(self, passages, lambda text: len(tokenizer(text)))
         return fit(passages, self.options.token_budget, cost=prices.cost, measure=prices.measure)
 

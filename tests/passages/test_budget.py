@@ -1,0 +1,131 @@
+"""Fitting chunks into a number of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_index_ext_ctxaug.passages.budget import Filling, fit, fit_list
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.testing import linked_document
+
+Spec = list[tuple[int, float | None]]
+"""For each chunk of a run its size in tokens, and its score where it is a hit (None for a neighbor)."""
+
+
+def run_of(source_id: str, spec: Spec, first_rank: int = 0) -> Passage:
+    """A run whose neighbors belong to all of its hits."""
+    nodes = linked_document(["x" * size for size, _ in spec], source_id=source_id)
+    hits = tuple(n.node_id for n, (_, score) in zip(nodes, spec, strict=True) if score is not None)
+    chunks = []
+    for number, (node, (_, score)) in enumerate(zip(nodes, spec, strict=True)):
+        if score is None:
+            chunks.append(Chunk(node, "neighbor", hits, rank=first_rank, hops=1))
+        else:
+            chunks.append(Chunk(node, "hit", (node.node_id,), rank=first_rank + number, score=score))
+    return Passage(chunks)
+
+
+def filled(passages: list[Passage], budget: int) -> tuple[list[list[int]], Filling]:
+    """Places that are kept in each run, with one token for each character and none for joints."""
+    sizes = {c.node.node_id: len(c.node.text) for p in passages for c in p.chunks}
+
+    def measure(kept: Collection[str]) -> int:
+        return sum(sizes[id_] for id_ in kept)
+
+    filling = fit(passages, budget, cost=lambda id_, kept: sizes[id_], measure=measure)
+    places = [[n for n, c in enumerate(p.chunks) if c.node.node_id in filling.kept] for p in passages]
+    return places, filling
+
+
+def test_hits_come_before_neighbors_and_near_before_far():
+    """Both hits are kept, then the neighbors at one hop, the better hit's first."""
+    one = run_of("a", [(10, None), (10, None), (10, 0.2), (10, None)])
+    two = run_of("b", [(10, None), (10, 0.9), (10, None), (10, None)], first_rank=4)
+    assert filled([one, two], 40)[0] == [[2], [0, 1, 2]]
+    assert filled([one, two], 60)[0] == [[1, 2, 3], [0, 1, 2]]
+    assert filled([one, two], 80)[0] == [[0, 1, 2, 3], [0, 1, 2, 3]]
+
+
+def test_growth_has_no_holes():
+    """A neighbor behind one that does not fit is not taken; what is left goes to others."""
+    run = run_of("a", [(10, None), (10, 0.5), (50, None), (1, None)])
+    assert filled([run], 40)[0] == [[0, 1]]
+
+
+def test_the_best_hit_is_kept_and_the_others_must_fit():
+    """A best hit over the budget is kept and named; others are dropped where they do not fit."""
+    runs = [run_of("a", [(50, 0.9)]), run_of("b", [(30, 0.8)], 1), run_of("c", [(10, 0.7)], 2)]
+    places, filling = filled(runs, 60)
+    assert places == [[0], [], [0]]
+    assert filling.dropped_hits == (runs[1].chunks[0].node.node_id,)
+    assert filling.over_budget is None
+    places, filling = filled(runs, 0)
+    assert places == [[0], [], []]
+    assert filling.over_budget == runs[0].chunks[0].node.node_id
+    assert filling.tokens == 50
+
+
+def test_neighbors_of_a_dropped_hit_go_with_it():
+    """No neighbor stays without one of its hits."""
+    runs = [run_of("a", [(20, 0.9)]), run_of("b", [(1, None), (30, 0.8), (1, None)], 1)]
+    assert filled(runs, 40)[0] == [[0], []]
+
+
+def test_scores_rank_none_last():
+    """A hit without a score comes after zero and negative scores."""
+    runs = [run_of("a", [(10, None)]), run_of("b", [(10, -3.0)], 1), run_of("c", [(10, 0.0)], 2)]
+    runs[0].chunks[0].role = "hit"
+    assert filled(runs, 20)[0] == [[], [0], [0]]
+
+
+def test_a_list_is_filled_by_score_then_nearness():
+    """Nodes that stand in no run: hits by score, then neighbors of kept hits by hops."""
+    nodes = linked_document(["x" * 10] * 5)
+    ids = [node.node_id for node in nodes]
+    chunks = [
+        Chunk(nodes[0], "neighbor", (ids[1],), rank=0, hops=1),
+        Chunk(nodes[1], "hit", (ids[1],), rank=1, score=0.4),
+        Chunk(nodes[2], "neighbor", (ids[3],), rank=2, hops=2),
+        Chunk(nodes[3], "hit", (ids[3],), rank=3, score=0.6),
+        Chunk(nodes[4], "neighbor", (ids[3],), rank=4, hops=1),
+    ]
+
+    def kept(budget: int) -> list[int]:
+        filling = fit_list(chunks, budget, cost=lambda id_, kept: 10, measure=lambda kept: 10 * len(kept))
+        return [number for number, id_ in enumerate(ids) if id_ in filling.kept]
+
+    assert [kept(budget) for budget in (10, 20, 30, 40, 50)] == [
+        [3], [1, 3], [1, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4],
+    ]  # fmt: skip
+
+
+@given(
+    specs=st.lists(
+        st.lists(st.tuples(st.integers(1, 9), st.none() | st.floats(-2, 2)), min_size=1, max_size=6),
+        min_size=1,
+        max_size=4,
+    ),
+    budget=st.integers(0, 80),
+    wrong=st.integers(-2, 2),
+)
+def test_never_over_the_budget_and_no_room_wasted(specs: list[Spec], budget: int, wrong: int):
+    """Whatever the estimates: within the budget, or the best hit alone; all kept where all fits."""
+    passages = [run_of(f"d{n}", spec, 10 * n) for n, spec in enumerate(specs)]
+    sizes = {c.node.node_id: len(c.node.text) for p in passages for c in p.chunks}
+    hits = [c for p in passages for c in p.chunks if c.role == "hit"]
+
+    def measure(kept: Collection[str]) -> int:
+        return sum(sizes[id_] for id_ in kept)
+
+    filling = fit(passages, budget, cost=lambda id_, kept: sizes[id_] + wrong, measure=measure)
+    assert filling.tokens == measure(filling.kept)
+    assert filling.tokens <= budget or len(filling.kept) == 1
+    assert filling.kept
+    if hits and sum(sizes.values()) <= budget:
+        with_hits = {c.node.node_id for p in passages if any(c in hits for c in p.chunks) for c in p.chunks}
+        assert filling.kept == with_hits
+    backwards = fit(passages[::-1], budget, cost=lambda id_, kept: sizes[id_] + wrong, measure=measure)
+    assert backwards.kept == filling.kept

@@ -1,0 +1,185 @@
+"""Token budgets, of augmenters and as a postprocessor of its own."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from conftest import Postprocess
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import Document, Settings
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.schema import MetadataMode, NodeWithScore
+from text_strategies import Parsed, parsed_documents
+
+from llama_index_ext_ctxaug import (
+    ContextAugmentationEndEvent,
+    PrevNextNodePostprocessor,
+    TokenBudgetPostprocessor,
+    read_provenance,
+)
+from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+
+
+def words(text: str) -> list[str]:
+    """A tokenizer that takes words for tokens."""
+    return text.split()
+
+
+def final_text(result: list[NodeWithScore]) -> str:
+    """What a response synthesizer would show to the model."""
+    return "\n\n".join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in result)
+
+
+class Ends(BaseEventHandler):
+    """Collects end events."""
+
+    events: list[Any]
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        """Keep the end events."""
+        if isinstance(event, ContextAugmentationEndEvent):
+            self.events.append(event)
+
+
+@pytest.fixture
+def ends():
+    """The end events of the test."""
+    handler = Ends(events=[])
+    root = get_dispatcher()
+    root.add_event_handler(handler)
+    yield handler.events
+    root.event_handlers.remove(handler)
+
+
+@pytest.mark.parametrize("output", ["nodes", "passages"])
+def test_hits_and_their_nearest_neighbors_fill_the_budget(postprocess: Postprocess, output: str, ends: list):
+    """Eight words a chunk and a budget of 30: three chunks around the hit, and the event says why."""
+    nodes = linked_document([f"one two three four five six seven n{n} " for n in range(9)], offsets=True)
+    augmenter = PrevNextNodePostprocessor(
+        docstore=docstore_of(nodes), num_nodes=3, mode="both", output=output, token_budget=30, tokenizer=words
+    )
+    result = postprocess(augmenter, hits(nodes, [4]))
+    assert [word for word in words(final_text(result)) if word[0] == "n"] == ["n3", "n4", "n5"]
+    (event,) = ends
+    assert event.tokens == 24
+    assert event.stop_reasons["budget"] == 2
+    provenance = read_provenance(result[0].node)
+    assert provenance.stopped_previous == "budget"
+
+
+def test_metadata_and_separators_count(postprocess: Postprocess):
+    """What the model sees is counted: metadata that is not excluded, and the lines between nodes."""
+    nodes = linked_document(["abc", "def", "ghi"], metadata={"k": "v"})
+    content = final_text(hits(nodes, [0, 1, 2]))
+    parameters = {"docstore": docstore_of(nodes), "tokenizer": list, "num_nodes": 1, "mode": "both"}
+    exact = PrevNextNodePostprocessor(token_budget=len(content), **parameters)
+    assert len(postprocess(exact, hits(nodes, [1]))) == 3
+    short = PrevNextNodePostprocessor(token_budget=len(content) - 1, **parameters)
+    assert len(postprocess(short, hits(nodes, [1]))) == 2
+
+
+def test_a_hit_over_the_budget_is_kept_and_reported(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture, ends: list
+):
+    """Even with a budget of 0 the best hit goes out whole, as it came; the others are dropped and named."""
+    nodes = linked_document(5)
+    found = hits(nodes, [3, 0], [0.1, 0.7])
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), token_budget=0, output="passages")
+    with caplog.at_level(logging.WARNING):
+        result = postprocess(augmenter, found)
+    assert result == [found[1]]
+    assert result[0] is found[1]
+    assert ["kept whole" in r.message or "left out" in r.message for r in caplog.records] == [True, True]
+    assert ends[0].details == {
+        "over_budget_id": nodes[0].node_id,
+        "dropped_hit_ids": [nodes[3].node_id],
+    }
+
+
+def test_llamaindexs_tokenizer_counts_by_default(postprocess: Postprocess):
+    """Without a tokenizer of its own, the one in Settings counts, looked up when called."""
+    nodes = linked_document(5)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=4, token_budget=13)
+    before = Settings.tokenizer
+    try:
+        Settings.tokenizer = words
+        assert len(postprocess(augmenter, hits(nodes, [0]))) == 2
+    finally:
+        Settings.tokenizer = before
+
+
+def test_any_list_can_be_cut(postprocess: Postprocess):
+    """The postprocessor keeps order and objects, prefers hits to added nodes, counts a repeated node once."""
+    nodes = linked_document([f"w w w n{n}" for n in range(6)])
+    augmented = postprocess(
+        PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both"), hits(nodes, [1, 4])
+    )
+    budget = TokenBudgetPostprocessor(token_budget=12, tokenizer=words)
+    result = postprocess(budget, augmented)
+    assert [hit.node.node_id for hit in result] == [nodes[n].node_id for n in (0, 1, 4)]
+    assert all(any(hit is other for other in augmented) for hit in result)
+    assert len(postprocess(budget, hits(nodes, [2, 2, 3, 4]))) == 3
+    assert postprocess(budget, []) == []
+
+
+def test_score_alone_can_decide(postprocess: Postprocess):
+    """With priority="score" a node that a reranker put on top is kept, whoever added it."""
+    nodes = linked_document([f"w w w n{n}" for n in range(6)])
+    augmented = postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [1, 4]))
+    reranked = [NodeWithScore(node=h.node, score=s) for h, s in zip(augmented, [1, 9, 2, 3], strict=True)]
+    by_score = TokenBudgetPostprocessor(token_budget=8, tokenizer=words, priority="score")
+    assert [h.score for h in postprocess(by_score, reranked)] == [9, 3]
+    hits_first = TokenBudgetPostprocessor(token_budget=8, tokenizer=words)
+    assert [h.score for h in postprocess(hits_first, reranked)] == [1, 2]
+
+
+def test_budgets_survive_serialization():
+    """The budget is saved, the tokenizer is not."""
+    data = TokenBudgetPostprocessor(token_budget=7, tokenizer=words).to_dict()
+    assert data["token_budget"] == 7
+    assert "tokenizer" not in data
+    assert TokenBudgetPostprocessor.from_dict(data).token_budget == 7
+    with pytest.raises(ValueError, match="token_budget"):
+        TokenBudgetPostprocessor(token_budget=-1)
+
+
+@given(
+    parsed=parsed_documents(),
+    output=st.sampled_from(["nodes", "passages"]),
+    scope=st.sampled_from(["run", "document"]),
+    budget=st.integers(0, 400),
+    known=st.booleans(),
+    tokenizer=st.sampled_from([None, words, list]),
+    data=st.data(),
+)
+def test_never_over_the_budget(
+    parsed: Parsed, output: str, scope: str, budget: int, known: bool, tokenizer: Any, data: st.DataObject
+):
+    """The final text is within the budget, or it is the best hit alone, whole; twice is once."""
+    text, nodes = parsed
+    places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=4, unique=True))
+    found = hits(nodes, places)
+    augmenter = PrevNextNodePostprocessor(
+        docstore=docstore_of(nodes, [Document(text=text, id_="doc")] if known else []),
+        num_nodes=data.draw(st.integers(0, 3)),
+        mode="both",
+        output=output,
+        passage_scope=scope,
+        token_budget=budget,
+        tokenizer=tokenizer,
+        mark_hits=data.draw(st.sampled_from([None, ("<<", ">>")])),
+    )
+    result = augmenter.postprocess_nodes(found)
+    count = tokenizer or Settings.tokenizer
+    assert len(count(final_text(result))) <= budget or [h.node.node_id for h in result] == [
+        found[0].node.node_id
+    ]
+    assert found[0].node.text in "\n\n".join(hit.node.text for hit in result).replace("<<", "").replace(
+        ">>", ""
+    )
+    again = augmenter.postprocess_nodes(result)
+    assert [hit.node.node_id for hit in again] == [hit.node.node_id for hit in result]
