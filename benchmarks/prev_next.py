@@ -3,8 +3,8 @@
     python benchmarks/prev_next.py [--out benchmarks/results/prev_next.md]
 
 Reads and rounds are counted by a wrapper around the docstore; a round is a read that has to wait for
-the one before it. Times are CPU time of the thread, the best of alternating runs over a `SimpleDocumentStore` in
-memory. Both sides get the same nodes and the same hits.
+the one before it. Times are CPU time of the thread, the best of alternating runs over a
+`SimpleDocumentStore` in memory. Both sides get the same nodes and the same hits.
 """
 
 from __future__ import annotations
