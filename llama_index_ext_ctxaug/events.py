@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from llama_index.core.bridge.pydantic import Field
+from llama_index.core.instrumentation.dispatcher import Dispatcher  # type: ignore[attr-defined]
+from llama_index.core.instrumentation.event_handlers import NullEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
+
+
+def is_observed(dispatcher: Dispatcher) -> bool:
+    """Whether anybody listens: an event that nobody gets costs as much as reading a node from memory."""
+    current: Dispatcher | None = dispatcher
+    while current is not None:
+        if any(not isinstance(handler, NullEventHandler) for handler in current.event_handlers):
+            return True
+        current = current.parent if current.propagate else None
+    return False
 
 
 class ContextAugmentationStartEvent(BaseEvent):

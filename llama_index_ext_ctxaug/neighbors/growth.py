@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.links import Direction, Links
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Task
-from llama_index_ext_ctxaug.neighbors.walking import Limit, Walk, walk
+from llama_index_ext_ctxaug.neighbors.walking import PREFETCH_HOPS, Limit, Walk, read_ahead, walk
 from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, join
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import score_key
@@ -73,15 +73,24 @@ class Growth:
             reaches: how far, by the hit's id; hits that are not named do not grow, nor do nodes that an
                 augmenter added or made, so that augmenting twice is augmenting once.
         """
+        reaches = {id_: reach for id_, reach in reaches.items() if not is_augmented(self.hits[id_].node)}
+        if self.links.repair:
+            yield from self.reader.advance(self._read_ahead(reaches))
         walks = yield from self.reader.advance(self._tasks(reaches))
-        reached: dict[str, list[tuple[int, Chunk]]] = {}
+        place = {
+            id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: _best_first(self.hits[id_])))
+        }
+        reached: dict[str, list[tuple[int, int, str]]] = {}
         for one in walks:
-            hit = self.hits[one.hit_id]
-            self._note_end(one)
-            self.repaired.update(one.repaired)
+            better = place[one.hit_id]
+            self.stops[one.stopped] = self.stops.get(one.stopped, 0) + 1
+            if one.missing_id is not None:
+                self.missing[one.missing_id] = None
+            if one.repaired:
+                self.repaired.update(one.repaired)
             for hops, node_id in enumerate(one.node_ids, start=1):
                 if node_id not in self.hits:
-                    reached.setdefault(node_id, []).append((hops, hit))
+                    reached.setdefault(node_id, []).append((hops, better, one.hit_id))
         for node_id, by in reached.items():
             self._add(node_id, by)
         self._mark_ends(walks)
@@ -90,41 +99,38 @@ class Growth:
         """The chunks in reading order, those that touch joined."""
         return join(self.chunks, self._edges())
 
+    def _read_ahead(self, reaches: Mapping[str, Reach]) -> Iterator[Task[None]]:
+        for hit_id, reach in reaches.items():
+            most = UNBOUNDED if reach.read_ahead is None else reach.read_ahead
+            previous, next_ = min(reach.previous, most), min(reach.next, most)
+            if max(previous, next_) >= PREFETCH_HOPS:
+                yield read_ahead(self.links, self.hits[hit_id].node, previous, next_)
+
     def _tasks(self, reaches: Mapping[str, Reach]) -> Iterator[Task[Walk]]:
         for hit_id, reach in reaches.items():
             node = self.hits[hit_id].node
-            if is_augmented(node):
-                continue
             sides: tuple[tuple[Direction, int], ...] = (("previous", reach.previous), ("next", reach.next))
             for direction, count in sides:
                 if count > 0:
                     limit = reach.limit(direction) if reach.limit else None
-                    ahead = count if reach.read_ahead is None else reach.read_ahead
-                    yield walk(
-                        self.links, node, direction, count=count, limit=self._limit(limit), prefetch=ahead
-                    )
+                    yield walk(self.links, node, direction, count=count, limit=self._limit(limit))
 
     def _limit(self, policy: Limit | None) -> Limit:
         if policy is None:
             return self.passes
         return lambda node: self.passes(node) or policy(node)
 
-    def _note_end(self, one: Walk) -> None:
-        self.stops[one.stopped] += 1
-        if one.missing_id is not None:
-            self.missing[one.missing_id] = None
-
-    def _add(self, node_id: str, by: list[tuple[int, Chunk]]) -> None:
+    def _add(self, node_id: str, by: list[tuple[int, int, str]]) -> None:
         node = self.reader.node(node_id)
         if node is None or node_id in self.chunks:
             return
-        if len(by) > 1:
-            by.sort(key=_nearest_first)
-        hops, nearest = by[0]
+        by.sort()  # nearest first, then the better hit
+        hops, _, hit_id = by[0]
+        nearest = self.hits[hit_id]
         self.chunks[node_id] = Chunk(
             node=node,
             role="neighbor",
-            hits=tuple(dict.fromkeys(hit.node.node_id for _, hit in by)),
+            hits=tuple(dict.fromkeys([id_ for _, _, id_ in by])),
             rank=nearest.rank,
             hops=hops,
             score=nearest.score,
@@ -144,12 +150,14 @@ class Growth:
     def _edges(self) -> Iterator[Edge]:
         """What the chunks' links state, and what the ladder can tell of chunks without a link."""
         chunks, links = self.chunks, self.links
+        documents = {id_: links.document(chunk.node) for id_, chunk in chunks.items()}
         stated: list[Edge] = []
         for id_, chunk in chunks.items():
             own = links.relations(chunk.node)
-            if own.previous in chunks and self._same_document(own.previous, id_):
+            document = documents[id_]
+            if own.previous in documents and documents[own.previous] == document:
                 stated.append((own.previous, id_))
-            if own.next in chunks and self._same_document(id_, own.next):
+            if own.next in documents and documents[own.next] == document:
                 stated.append((id_, own.next))
         yield from stated
         followed = {before for before, _ in stated}
@@ -158,17 +166,12 @@ class Growth:
                 yield edge
                 followed.add(edge[0])
         for id_, chunk in chunks.items():
-            if id_ not in followed:
+            if id_ not in followed and links.link(chunk.node, "next") is None:
                 beside = links.beside_in_hand(chunk.node, "next")
-                if beside is not None and beside in chunks and self._same_document(id_, beside):
+                if beside in documents and documents[beside] == documents[id_]:
                     yield (id_, beside)
 
-    def _same_document(self, first: str, second: str) -> bool:
-        links, chunks = self.links, self.chunks
-        return links.document(chunks[first].node) == links.document(chunks[second].node)
 
-
-def _nearest_first(reached: tuple[int, Chunk]) -> tuple[int, bool, float, int]:
-    hops, hit = reached
+def _best_first(hit: Chunk) -> tuple[bool, float, int]:
     scored, score = score_key(hit.score)
-    return (hops, not scored, -score, hit.rank)
+    return (not scored, -score, hit.rank)

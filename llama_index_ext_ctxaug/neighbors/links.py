@@ -117,7 +117,7 @@ class Links:
             return Follower(id_)
         if not self.repair:
             return Follower(None)
-        yield from self.with_copy(node, self._all_that_rungs_need(node, direction))
+        yield from self.with_copy(node, self.needed(node, direction))
         id_ = self.link(node, direction)
         if id_ is None:
             id_ = yield from self._among_siblings(node, direction)
@@ -129,18 +129,8 @@ class Links:
             id_ = yield from self.pages.across(node, _STEP[direction], self.source(node))
         return Follower(id_, repaired=True)
 
-    def beside_in_hand(self, node: BaseNode, direction: Direction) -> str | None:
-        """The node beside this one as far as it can be told without reading."""
-        search = self.beside(node, direction)
-        try:
-            while True:
-                next(search)
-        except StopIteration as stop:
-            follower: Follower = stop.value
-            return follower.node_id
-
-    def _all_that_rungs_need(self, node: BaseNode, direction: Direction) -> Want:
-        """One read for all rungs: reading on suspicion costs a key, reading in turn a round trip."""
+    def needed(self, node: BaseNode, direction: Direction) -> Want:
+        """All that the rungs ask for: reading on suspicion costs a key, reading in turn a round trip."""
         ids = (
             self.parent(node),
             self.link(node, _OPPOSITE[direction]),
@@ -151,6 +141,16 @@ class Links:
             nodes=[id_ for id_ in ids if id_ is not None],
             documents=(source,) if source is not None else (),
         )
+
+    def beside_in_hand(self, node: BaseNode, direction: Direction) -> str | None:
+        """The node beside this one as far as it can be told without reading."""
+        search = self.beside(node, direction)
+        try:
+            while True:
+                next(search)
+        except StopIteration as stop:
+            follower: Follower = stop.value
+            return follower.node_id
 
     def _among_siblings(self, node: BaseNode, direction: Direction) -> Task[str | None]:
         parent_id = self.parent(node)

@@ -99,6 +99,15 @@ def _order(info: RefDocInfo) -> DocumentOrder:
     return DocumentOrder(ids, dict(zip(ids, range(len(ids)), strict=True)))
 
 
+@dataclass(slots=True)
+class _Batch:
+    """What one round of reading asks for: keys of dicts, so that each is asked for once and in order."""
+
+    nodes: dict[str, None] = field(default_factory=dict)
+    documents: dict[str, None] = field(default_factory=dict)
+    all_documents: bool = False
+
+
 @dataclass
 class NodeReader:
     """The nodes that one call has in hand, and the only way to get more.
@@ -134,52 +143,14 @@ class NodeReader:
 
     def lacks(self, want: Want) -> bool:
         """Whether anything in this want has not been looked for yet."""
-        # Loops, not generator expressions: this is on the path of every step of every walk.
-        stored, hits = self.stored, self.hits
-        for id_ in want.nodes:
-            if id_ not in stored and id_ not in hits:
-                return True
-        for id_ in want.copies:
-            if id_ not in stored:
-                return True
-        for id_ in want.documents:
-            if id_ not in self.documents:
-                return True
-        return want.all_documents and self.all_documents is None
+        return self._collect(want, _Batch())
 
     def fetch(self, wants: Iterable[Want]) -> Flow[None]:
         """Read what these wants lack, in one round; nothing lacking costs no round."""
-        stored, hits = self.stored, self.hits
-        nodes: dict[str, None] = {}
-        documents: dict[str, None] = {}
-        all_documents = False
+        batch = _Batch()
         for want in wants:
-            for id_ in want.nodes:
-                if id_ not in stored and id_ not in hits:
-                    nodes[id_] = None
-            for id_ in want.copies:
-                if id_ not in stored:
-                    nodes[id_] = None
-            for id_ in want.documents:
-                if id_ not in self.documents:
-                    documents[id_] = None
-            all_documents = all_documents or (want.all_documents and self.all_documents is None)
-        if not (nodes or documents or all_documents):
-            return
-        self.rounds += 1
-        self.reads += len(nodes) + len(documents) + all_documents
-        try:
-            answer = yield from ask(ReadStore(self.docstore, list(nodes), list(documents), all_documents))
-        except Exception as error:
-            self.error = error
-            raise
-        for id_ in nodes:
-            stored[id_] = answer.nodes.get(id_)
-        for id_ in documents:
-            info = answer.documents.get(id_)
-            self.documents[id_] = _order(info) if info else None
-        if answer.all_documents is not None:
-            self.all_documents = answer.all_documents
+            self._collect(want, batch)
+        yield from self._read(batch)
 
     def advance(self, tasks: Iterable[Task[T]]) -> Flow[list[T]]:
         """Run many tasks side by side, so that all that they want at one moment is one read.
@@ -193,24 +164,55 @@ class NodeReader:
         running = list(enumerate(tasks))
         results: dict[int, T] = {}
         while running:
+            batch = _Batch()
             waiting: list[tuple[int, Task[T]]] = []
-            wants: list[Want] = []
             for place, task in running:
-                want = self._step(task, place, results)
-                if want is not None:
+                try:
+                    while not self._collect(next(task), batch):
+                        pass
+                except StopIteration as stop:
+                    results[place] = stop.value
+                else:
                     waiting.append((place, task))
-                    wants.append(want)
-            yield from self.fetch(wants)
+            yield from self._read(batch)
             running = waiting
         return [results[place] for place in sorted(results)]
 
-    def _step(self, task: Task[T], place: int, results: dict[int, T]) -> Want | None:
-        """Run a task until it wants what is not in hand; None when it has ended."""
+    def _collect(self, want: Want, batch: _Batch) -> bool:
+        """Put what a want lacks into the batch; whether it lacks anything."""
+        stored, hits = self.stored, self.hits
+        lacking = False
+        for id_ in want.nodes:
+            if id_ not in stored and id_ not in hits:
+                batch.nodes[id_] = None
+                lacking = True
+        for id_ in want.copies:
+            if id_ not in stored:
+                batch.nodes[id_] = None
+                lacking = True
+        for id_ in want.documents:
+            if id_ not in self.documents:
+                batch.documents[id_] = None
+                lacking = True
+        if want.all_documents and self.all_documents is None:
+            batch.all_documents = lacking = True
+        return lacking
+
+    def _read(self, batch: _Batch) -> Flow[None]:
+        nodes, documents = list(batch.nodes), list(batch.documents)
+        if not (nodes or documents or batch.all_documents):
+            return
+        self.rounds += 1
+        self.reads += len(nodes) + len(documents) + batch.all_documents
         try:
-            want = next(task)
-            while not self.lacks(want):
-                want = next(task)
-        except StopIteration as stop:
-            results[place] = stop.value
-            return None
-        return want
+            answer = yield from ask(ReadStore(self.docstore, nodes, documents, batch.all_documents))
+        except Exception as error:
+            self.error = error
+            raise
+        for id_ in nodes:
+            self.stored[id_] = answer.nodes.get(id_)
+        for id_ in documents:
+            info = answer.documents.get(id_)
+            self.documents[id_] = _order(info) if info else None
+        if answer.all_documents is not None:
+            self.all_documents = answer.all_documents

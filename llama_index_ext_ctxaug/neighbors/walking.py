@@ -39,9 +39,7 @@ class Walk:
     repaired: list[Edge] = field(default_factory=list)
 
 
-def walk(
-    links: Links, hit: BaseNode, direction: Direction, *, count: int, limit: Limit, prefetch: int = 0
-) -> Task[Walk]:
+def walk(links: Links, hit: BaseNode, direction: Direction, *, count: int, limit: Limit) -> Task[Walk]:
     """Grow from a hit in one direction, never out of its document.
 
     Args:
@@ -50,15 +48,12 @@ def walk(
         direction: "previous" or "next".
         count: most nodes to reach.
         limit: asked before each node that is taken, hits excepted: those are in the output anyway.
-        prefetch: number of nodes to read ahead by the document's list of nodes, where it has one.
 
     Returns:
         The walk; a cycle, a missing node, another document or the limit ends it early.
     """
     reader = links.reader
     result = Walk(hit.node_id, direction)
-    if prefetch >= PREFETCH_HOPS and links.repair:
-        yield from _read_ahead(links, hit, direction, prefetch)
     seen = {hit.node_id}
     current, document = hit, links.document(hit)
     while len(result.node_ids) < count:
@@ -96,20 +91,31 @@ def walk(
     return result
 
 
-def _read_ahead(links: Links, hit: BaseNode, direction: Direction, count: int) -> Task[None]:
-    """Bring the next nodes of the document's list into hand; a wrong list costs a read, not an answer."""
-    source = links.relations(hit).source
-    first = links.link(hit, direction)
-    if source is None:
+def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[None]:
+    """Bring the nodes around a hit into hand, as the document's list of nodes has them.
+
+    The first read asks for the list and for the nodes directly beside the hit, or what it takes to find
+    them, so that nothing is lost where there is no list; a wrong list costs a read, never a wrong answer.
+
+    Args:
+        links: where the nodes beside another are found.
+        hit: the node in the middle.
+        previous: nodes before it.
+        next_: nodes after it.
+    """
+    own = links.relations(hit)
+    if own.source is None:
         return
-    yield Want(nodes=(first,) if first else (), documents=(source,))
-    order = links.reader.documents.get(source)
+    nodes: list[str] = []
+    sides: tuple[tuple[Direction, int], ...] = (("previous", previous), ("next", next_))
+    for direction, count in sides:
+        if count and (id_ := links.link(hit, direction)) is not None:
+            nodes.append(id_)
+        elif count:
+            nodes.extend(links.needed(hit, direction).nodes)
+    lost = (previous and own.previous is None) or (next_ and own.next is None)
+    yield Want(nodes, copies=(hit.node_id,) if lost else (), documents=(own.source,))
+    order = links.reader.documents.get(own.source)
     place = order.places.get(hit.node_id) if order else None
-    if order is None or place is None:
-        return
-    ahead = (
-        order.ids[place + 1 : place + 1 + count]
-        if direction == "next"
-        else order.ids[max(0, place - count) : place]
-    )
-    yield Want(nodes=ahead)
+    if order is not None and place is not None:
+        yield Want(nodes=order.ids[max(0, place - previous) : place + next_ + 1])

@@ -21,7 +21,11 @@ from llama_index.core.vector_stores import MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from llama_index_ext_ctxaug.errors import MissingNodeError
-from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.events import (
+    ContextAugmentationEndEvent,
+    ContextAugmentationStartEvent,
+    is_observed,
+)
 from llama_index_ext_ctxaug.flow import Flow, arun, run
 from llama_index_ext_ctxaug.neighbors.growth import Growth
 from llama_index_ext_ctxaug.neighbors.links import Links
@@ -161,11 +165,12 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         if not hits:
             return []
         name = self.class_name()
-        dispatcher.event(
-            ContextAugmentationStartEvent(
-                augmenter=name, num_hits=len(hits), query_str=query.query_str if query else None
+        if observed := is_observed(dispatcher):
+            dispatcher.event(
+                ContextAugmentationStartEvent(
+                    augmenter=name, num_hits=len(hits), query_str=query.query_str if query else None
+                )
             )
-        )
         growth = self._new_growth(hits)
         writer = Writer(self, growth, self._emit)
         try:
@@ -183,20 +188,20 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         if filling is not None:
             passages = self._cut(growth, passages, filling)
         result = self._output(passages, writer)
-        reader = growth.reader
-        dispatcher.event(
-            ContextAugmentationEndEvent(
-                augmenter=name,
-                num_hits=len(hits),
-                num_nodes=len(result),
-                added_node_ids=[c.node.node_id for p in passages for c in p.chunks if c.origin is None],
-                reads=reader.reads,
-                rounds=reader.rounds,
-                tokens=filling.tokens if filling else None,
-                stop_reasons=dict(growth.stops),
-                details=budget_details(filling),
+        if observed:
+            dispatcher.event(
+                ContextAugmentationEndEvent(
+                    augmenter=name,
+                    num_hits=len(hits),
+                    num_nodes=len(result),
+                    added_node_ids=[c.node.node_id for p in passages for c in p.chunks if c.origin is None],
+                    reads=growth.reader.reads,
+                    rounds=growth.reader.rounds,
+                    tokens=filling.tokens if filling else None,
+                    stop_reasons=dict(growth.stops),
+                    details=budget_details(filling),
+                )
             )
-        )
         return result
 
     def _new_growth(self, hits: dict[str, Chunk]) -> Growth:
