@@ -9,6 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MethodType
 from typing import Any, Literal
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
@@ -16,7 +17,7 @@ from llama_index.core.llms import CompletionResponse, CompletionResponseGen, Cus
 from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
-from llama_index.core.storage.docstore.types import RefDocInfo
+from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 
 def linked_document(
@@ -95,7 +96,7 @@ class ObservedDocstore(KVDocumentStore):
         missing: ids of nodes that reads do not find.
         fail_after: number of reads that work; later ones raise `error`. None for no failure.
         error: what a failing read raises.
-        single_reads: answer `get_nodes` by single reads, one after another, as core does for any store.
+        single_reads: have no read of many nodes but core's, which reads one after another.
     """
 
     def __init__(
@@ -116,7 +117,9 @@ class ObservedDocstore(KVDocumentStore):
         self.missing = frozenset(missing)
         self.fail_after = fail_after
         self.error = error or ConnectionError("the docstore is gone")
-        self.single_reads = single_reads
+        if single_reads:
+            self.get_nodes = MethodType(BaseDocumentStore.get_nodes, self)  # type: ignore[method-assign]
+            self.aget_nodes = MethodType(BaseDocumentStore.aget_nodes, self)  # type: ignore[method-assign]
         self.batches: list[list[str]] = []
         """Ids of the nodes of each read, in the order of the reads."""
         self.document_reads: list[str] = []
@@ -135,16 +138,12 @@ class ObservedDocstore(KVDocumentStore):
 
     def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
         """One counted read of many nodes."""
-        if self.single_reads:
-            return super().get_nodes(node_ids, raise_error)
         self._count(node_ids)
         time.sleep(self.latency)
         return self._found(node_ids, raise_error)
 
     async def aget_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
         """One counted read of many nodes."""
-        if self.single_reads:
-            return await super().aget_nodes(node_ids, raise_error)
         self._count(node_ids)
         await asyncio.sleep(self.latency)
         return self._found(node_ids, raise_error)

@@ -10,6 +10,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index_ext_ctxaug.flow import Flow, ask
+from llama_index_ext_ctxaug.neighbors.store import ReadStore
 
 T = TypeVar("T")
 
@@ -41,59 +42,6 @@ class DocumentOrder(NamedTuple):
     places: Mapping[str, int]
 
 
-class StoreAnswer(NamedTuple):
-    """What one round of reading brought: whatever is not in here is not in the store."""
-
-    nodes: Mapping[str, BaseNode]
-    documents: Mapping[str, RefDocInfo]
-    all_documents: Mapping[str, RefDocInfo] | None = None
-
-
-@dataclass(frozen=True)
-class ReadStore:
-    """The step that reads nodes and document lists, all that one round asks for at once.
-
-    Attributes:
-        docstore: where to read.
-        node_ids: distinct ids of nodes.
-        document_ids: distinct ids of source documents.
-        all_documents: whether to read the list of all documents too.
-    """
-
-    docstore: BaseDocumentStore
-    node_ids: list[str]
-    document_ids: list[str]
-    all_documents: bool = False
-
-    def run(self) -> StoreAnswer:
-        """Read in the calling thread."""
-        store = self.docstore
-        nodes = store.get_nodes(self.node_ids, raise_error=False) if self.node_ids else []
-        infos = {id_: store.get_ref_doc_info(id_) for id_ in self.document_ids}
-        everything = (store.get_all_ref_doc_info() or {}) if self.all_documents else None
-        return _answer(nodes, infos, everything)
-
-    async def arun(self) -> StoreAnswer:
-        """Read with the store's async methods."""
-        store = self.docstore
-        nodes = await store.aget_nodes(self.node_ids, raise_error=False) if self.node_ids else []
-        infos = {id_: await store.aget_ref_doc_info(id_) for id_ in self.document_ids}
-        everything = (await store.aget_all_ref_doc_info() or {}) if self.all_documents else None
-        return _answer(nodes, infos, everything)
-
-
-def _answer(
-    nodes: Iterable[BaseNode | None],
-    infos: Mapping[str, RefDocInfo | None],
-    everything: Mapping[str, RefDocInfo] | None,
-) -> StoreAnswer:
-    return StoreAnswer(
-        nodes={node.node_id: node for node in nodes if node is not None},
-        documents={id_: info for id_, info in infos.items() if info is not None},
-        all_documents=everything,
-    )
-
-
 def _order(info: RefDocInfo) -> DocumentOrder:
     ids = tuple(info.node_ids)
     return DocumentOrder(ids, dict(zip(ids, range(len(ids)), strict=True)))
@@ -115,6 +63,8 @@ class NodeReader:
     Attributes:
         docstore: where nodes are read.
         hits: the hits' own nodes by id; they are never read for their text.
+        max_concurrency: most single reads at a time, for a store that has no other.
+        timeout: most seconds that one round may take; None for no limit.
         stored: what was read from the store, by id; None where the store has no such node.
         documents: the list of nodes of each source document that was asked for, by document id; None
             where the store has no such list.
@@ -126,6 +76,8 @@ class NodeReader:
 
     docstore: BaseDocumentStore
     hits: Mapping[str, BaseNode]
+    max_concurrency: int = 8
+    timeout: float | None = None
     stored: dict[str, BaseNode | None] = field(default_factory=dict)
     documents: dict[str, DocumentOrder | None] = field(default_factory=dict)
     all_documents: Mapping[str, RefDocInfo] | None = None
@@ -204,8 +156,11 @@ class NodeReader:
             return
         self.rounds += 1
         self.reads += len(nodes) + len(documents) + batch.all_documents
+        step = ReadStore(
+            self.docstore, nodes, documents, batch.all_documents, self.max_concurrency, self.timeout
+        )
         try:
-            answer = yield from ask(ReadStore(self.docstore, nodes, documents, batch.all_documents))
+            answer = yield from ask(step)
         except Exception as error:
             self.error = error
             raise

@@ -122,6 +122,16 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
     on_store_error: Literal["raise", "return_hits"] = Field(
         default="raise", description="What happens when the docstore raises."
     )
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="Most seconds to wait for one read of the docstore; then it has failed (TimeoutError).",
+    )
+    max_concurrency: int = Field(
+        default=8,
+        ge=1,
+        description="Most reads at a time where the docstore is slow and reads nodes one by one only.",
+    )
     repair_links: bool = Field(
         default=True, description="Look for the neighbors of nodes that lack their own relationships."
     )
@@ -205,7 +215,12 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         return result
 
     def _new_growth(self, hits: dict[str, Chunk]) -> Growth:
-        reader = NodeReader(self.docstore, {id_: chunk.node for id_, chunk in hits.items()})
+        reader = NodeReader(
+            self.docstore,
+            {id_: chunk.node for id_, chunk in hits.items()},
+            max_concurrency=self.max_concurrency,
+            timeout=self.timeout,
+        )
         pages = PageOrder(reader, self.document_key, self.page_key) if self.document_key else None
         links = Links(
             reader,
