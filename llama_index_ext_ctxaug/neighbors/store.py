@@ -223,9 +223,7 @@ class ReadStore:
         except Exception as error:
             # A client may serve one thread only; a store that is out of reach fails here once more.
             results = first + [one(id_) for id_ in rest]
-            _say_once(
-                self.docstore, "it is read in one thread (max_concurrency=1 does not try others)", error
-            )
+            _say_once(self.docstore, "it is read in one thread (as max_concurrency=1 does)", error)
             return results
 
     async def _asingly(

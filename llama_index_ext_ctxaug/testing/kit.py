@@ -1,7 +1,4 @@
-"""A kit for tests of augmenters: linked documents, a docstore that counts and misbehaves, a scripted LLM.
-
-It needs nothing but llama-index-core, and is meant for those who write an augmenter of their own too.
-"""
+"""Linked documents, a docstore that counts and misbehaves, a scripted LLM."""
 
 from __future__ import annotations
 

@@ -1,0 +1,22 @@
+"""A kit for tests of augmenters and of docstores, for those who write one of their own too.
+
+It needs nothing but llama-index-core; `DocstoreConformance` is meant to be run by pytest.
+"""
+
+from llama_index_ext_ctxaug.testing.conformance import DocstoreConformance
+from llama_index_ext_ctxaug.testing.kit import (
+    ObservedDocstore,
+    ScriptedLLM,
+    docstore_of,
+    hits,
+    linked_document,
+)
+
+__all__ = [
+    "DocstoreConformance",
+    "ObservedDocstore",
+    "ScriptedLLM",
+    "docstore_of",
+    "hits",
+    "linked_document",
+]
