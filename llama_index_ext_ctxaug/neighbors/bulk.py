@@ -77,7 +77,7 @@ def bulk_read_of(docstore: BaseDocumentStore) -> BulkRead | None:
     """The bulk read that gives what this docstore's own methods would give; None where there is none."""
     if not isinstance(docstore, KVDocumentStore) or not _READS.isdisjoint(vars(docstore)):
         return None
-    return _find(type(docstore), getattr(docstore, "_kvstore", None).__class__)
+    return _find(type(docstore), getattr(docstore, "_kvstore", docstore).__class__)
 
 
 _READS = frozenset(

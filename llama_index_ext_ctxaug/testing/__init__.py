@@ -11,10 +11,12 @@ from llama_index_ext_ctxaug.testing.kit import (
     hits,
     linked_document,
 )
+from llama_index_ext_ctxaug.testing.relay import Relay
 
 __all__ = [
     "DocstoreConformance",
     "ObservedDocstore",
+    "Relay",
     "ScriptedLLM",
     "docstore_of",
     "hits",

@@ -56,17 +56,6 @@ class TestPostgres(DocstoreConformance):
         return make_postgres_docstore
 
 
-class TestPostgresJsonb(DocstoreConformance):
-    """Postgres through psycopg2 and asyncpg, nodes as JSONB in a schema of their own."""
-
-    @pytest.fixture
-    def make_docstore(
-        self, make_postgres_docstore: Callable[..., PostgresDocumentStore]
-    ) -> Callable[[], PostgresDocumentStore]:
-        """An empty one."""
-        return lambda: make_postgres_docstore(use_jsonb=True, schema_name="other")
-
-
 class TestDuckDB(DocstoreConformance):
     """DuckDB, whose async reads run in threads."""
 
