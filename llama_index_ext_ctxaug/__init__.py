@@ -7,6 +7,7 @@ from llama_index_ext_ctxaug.errors import (
     UnclearAnswerError,
 )
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
@@ -31,4 +32,5 @@ __all__ = [
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
     "read_provenance",
+    "register_bulk_read",
 ]

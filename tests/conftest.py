@@ -78,6 +78,12 @@ def postgres_url() -> Iterator[str]:
     server.cleanup()
 
 
+@pytest.fixture(scope="session")
+def postgres_socket(postgres_url: str) -> str:
+    """Path of the socket of the session's Postgres server."""
+    return postgres_url.split("host=")[1] + "/.s.PGSQL.5432"
+
+
 @pytest.fixture
 def make_redis_docstore(redis_url: str) -> Callable[[], RedisDocumentStore]:
     """Makes docstores on Redis, each empty."""

@@ -199,9 +199,27 @@ def _read_postgres(kvstore: Any, keys: Keys) -> Values:
     if not getattr(kvstore, "_is_initialized", False):
         _initialize(kvstore)
     statement, values = _select_postgres(private(kvstore, "_table_class"), keys)
-    with private(kvstore, "_engine").connect() as connection:
-        connection.execution_options(isolation_level="AUTOCOMMIT")  # no BEGIN and ROLLBACK around it
+    with private(kvstore, "_engine").connect() as connection, _autocommit(connection):
         return _rows(keys, connection.execute(statement, values))
+
+
+@contextmanager
+def _autocommit(connection: Any) -> Iterator[None]:
+    """Have a connection of SQLAlchemy send no BEGIN and ROLLBACK, which would be round trips.
+
+    It is switched at the driver: SQLAlchemy's isolation level costs a round trip when it is taken back.
+    """
+    driver = connection.connection.driver_connection
+    if getattr(driver, "autocommit", True):
+        yield
+        return
+    driver.autocommit = True
+    try:
+        yield
+    except BaseException:
+        connection.invalidate()
+        raise
+    driver.autocommit = False
 
 
 async def _aread_postgres(kvstore: Any, keys: Keys) -> Values:
@@ -211,7 +229,7 @@ async def _aread_postgres(kvstore: Any, keys: Keys) -> Values:
     engine = private(kvstore, "_async_engine")
     with own_loop(engine):
         async with engine.connect() as connection:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.execution_options(isolation_level="AUTOCOMMIT")  # costs nothing with asyncpg
             return _rows(keys, await connection.execute(statement, values))
 
 
