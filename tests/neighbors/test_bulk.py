@@ -331,7 +331,7 @@ def test_slow_single_reads_run_side_by_side(limit: int, postprocess: Postprocess
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both", max_concurrency=limit)
     assert ids(postprocess(augmenter, hits(chain, [20]))) == ids(chain[8:33])
-    assert docstore.most == limit
+    assert min(limit, 2) <= docstore.most <= limit
     assert len(docstore.node_reads) == len(set(docstore.node_reads)) == 24
 
 
