@@ -8,10 +8,6 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
-import tempfile
-from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import duckdb
 import pytest

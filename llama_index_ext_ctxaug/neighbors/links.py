@@ -181,7 +181,11 @@ class Links:
                 if candidate is not None and self._confirms(node, candidate, direction):
                     return candidate.node_id
             elif self._unlinked(node) and not _has_offsets(node):
-                return None
+                inward = order.ids[place - _STEP[direction]]
+                yield Want(nodes=(inward,))
+                inner = self.reader.node(inward)
+                if inner is not None and self._unlinked(inner):
+                    return None  # no node has links, so the list's end is the document's
         start = max(0, min((place or 0) - MAX_DOCUMENT_SCAN // 2, len(order.ids) - MAX_DOCUMENT_SCAN))
         document = Want(nodes=order.ids[start : start + MAX_DOCUMENT_SCAN])
         yield document

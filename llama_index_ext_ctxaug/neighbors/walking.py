@@ -104,8 +104,24 @@ def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[N
         next_: nodes after it.
     """
     own = links.relations(hit)
+    if own.source is None:  # lost with the links: one read of the stored copy saves one each hop
+        own = yield from links.with_copy(hit, Want(nodes=_beside(links, hit, previous, next_)))
     if own.source is None:
         return
+    lost = (previous and own.previous is None) or (next_ and own.next is None)
+    yield Want(
+        nodes=_beside(links, hit, previous, next_),
+        copies=(hit.node_id,) if lost else (),
+        documents=(own.source,),
+    )
+    order = links.reader.documents.get(own.source)
+    place = order.places.get(hit.node_id) if order else None
+    if order is not None and place is not None:
+        yield Want(nodes=order.ids[max(0, place - previous) : place + next_ + 1])
+
+
+def _beside(links: Links, hit: BaseNode, previous: int, next_: int) -> list[str]:
+    """Ids of the nodes directly beside a hit, or of what it takes to find them."""
     nodes: list[str] = []
     sides: tuple[tuple[Direction, int], ...] = (("previous", previous), ("next", next_))
     for direction, count in sides:
@@ -113,9 +129,4 @@ def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[N
             nodes.append(id_)
         elif count:
             nodes.extend(links.needed(hit, direction).nodes)
-    lost = (previous and own.previous is None) or (next_ and own.next is None)
-    yield Want(nodes, copies=(hit.node_id,) if lost else (), documents=(own.source,))
-    order = links.reader.documents.get(own.source)
-    place = order.places.get(hit.node_id) if order else None
-    if order is not None and place is not None:
-        yield Want(nodes=order.ids[max(0, place - previous) : place + next_ + 1])
+    return nodes
