@@ -84,9 +84,13 @@ class Relay:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = self._connect()
             except OSError:
                 return
+            try:
+                server = self._connect()
+            except Exception:
+                client.close()  # refused, where an exception in this thread would leave the client waiting
+                raise
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += [client, server]
             answered = threading.Event()
