@@ -194,7 +194,8 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
             logger.error("%s: the docstore failed, the hits go out alone: %r", name, error)  # noqa: TRY400
             growth.chunks = dict(hits)
             passages = growth.passages()
-        filling = yield from writer.fit(passages)
+        yield from writer.prepare()
+        filling = writer.fit(passages)
         if filling is not None:
             passages = self._cut(growth, passages, filling)
         result = self._output(passages, writer)

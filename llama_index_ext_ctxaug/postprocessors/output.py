@@ -50,6 +50,9 @@ class OutputOptions(BaseModel):
         default=True,
         description="Read the source document, if the docstore has it, for white space between chunks.",
     )
+    max_passage_tokens: int | None = Field(
+        default=None, gt=0, description="Most tokens of one passage; a longer run becomes several passages."
+    )
     token_budget: int | None = Field(
         default=None, ge=0, description="Most tokens of the text that goes out; None for no limit."
     )
@@ -79,12 +82,23 @@ class Writer:
     growth: Growth
     emit: Callable[[Chunk], NodeWithScore]
     _texts: dict[str, TextChunk] = field(default_factory=dict)
+    _tokenizer: Tokenizer | None = None
+
+    def prepare(self) -> Flow[None]:
+        """Bring the tokenizer, where tokens are to be counted."""
+        options = self.options
+        if options.token_budget is not None or options.max_passage_tokens is not None:
+            self._tokenizer = yield from tokenizer_or_default(options.tokenizer)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return len(self._tokenizer(text)) if self._tokenizer else 0
 
     def write(self, passages: Sequence[Passage]) -> list[NodeWithScore]:
         """The output: nodes in reading order, or a node for each passage."""
         if self.options.output == "nodes":
             return [self.emit(chunk) for passage in passages for chunk in passage.chunks]
-        return [self._write_run(run) for run in self._runs(passages)]
+        return [self._write_run(part) for run in self._runs(passages) for part in self._split(run)]
 
     def frames_to_read(self, passages: Sequence[Passage]) -> list[str]:
         """Ids of the texts that would tell what stands between chunks, as far as they are not in hand."""
@@ -94,6 +108,21 @@ class Writer:
         ids = dict.fromkeys(id_ for run in runs for id_ in sorted(self._join(run).doubtful))
         self._texts.clear()
         return list(ids)
+
+    def _split(self, run: _Run) -> Iterator[_Run]:
+        """Parts of a run that are each within `max_passage_tokens`; a single chunk may be over it."""
+        limit = self.options.max_passage_tokens
+        if limit is None:
+            yield run
+            return
+        part = _Run([], [])
+        for chunk, follows in zip(run.chunks, run.follows, strict=True):
+            longer = _Run([*part.chunks, chunk], [*part.follows, follows])
+            if part.chunks and self.count(final_text([self._write_run(longer)])) > limit:
+                yield part
+                longer = _Run([chunk], [follows])
+            part = longer
+        yield part
 
     def _write_run(self, run: _Run) -> NodeWithScore:
         if len(run.chunks) == 1:
@@ -209,12 +238,11 @@ class Writer:
             next_id=None if after in inside else after,
         )
 
-    def fit(self, passages: Sequence[Passage]) -> Flow[Filling | None]:
+    def fit(self, passages: Sequence[Passage]) -> Filling | None:
         """What the budget holds of these passages; None where there is no budget."""
         if self.options.token_budget is None:
             return None
-        tokenizer = yield from tokenizer_or_default(self.options.tokenizer)
-        prices = _Prices(self, passages, lambda text: len(tokenizer(text)))
+        prices = _Prices(self, passages, self.count)
         return fit(passages, self.options.token_budget, cost=prices.cost, measure=prices.measure)
 
 
