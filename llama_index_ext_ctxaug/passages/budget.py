@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
@@ -207,3 +208,33 @@ def _beside(passages: Sequence[Passage]) -> dict[str, tuple[str, ...]]:
         for place, id_ in enumerate(ids):
             beside[id_] = (*ids[max(0, place - 1) : place], *ids[place + 1 : place + 2])
     return beside
+
+
+def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
+    """The passages with only these chunks, parted where a chunk between them is cut."""
+    parts: list[Passage] = []
+    for passage in passages:
+        part = Passage()
+        for chunk in passage.chunks:
+            if chunk.node.node_id in kept:
+                part.chunks.append(chunk)
+            elif part.chunks:
+                parts.append(part)
+                part = Passage()
+        if part.chunks:
+            parts.append(part)
+    return sorted(parts, key=lambda part: part.rank)
+
+
+def mark_cuts(passages: Sequence[Passage], kept: Collection[str]) -> int:
+    """Note on the chunks that are kept where the budget cut off their neighbors; the number of such sides."""
+    sides = 0
+    for passage in passages:
+        for first, second in pairwise(passage.chunks):
+            stays, goes = first.node.node_id in kept, second.node.node_id not in kept
+            if stays and goes:
+                first.stopped_next = "budget"
+            elif not stays and not goes:
+                second.stopped_previous = "budget"
+            sides += stays == goes
+    return sides

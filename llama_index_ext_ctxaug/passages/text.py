@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-MIN_OVERLAP = 12
-"""Fewest characters, where offsets tell nothing, that count as text which two chunks share."""
+from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
 
 MAX_STRIPPED = 100
 """Most characters between linked chunks that count as white space stripped by the splitter."""
@@ -17,7 +16,6 @@ MAX_STRIPPED = 100
 HOLE_SEPARATOR = "\n\n[...]\n\n"
 """What stands where text of the document is missing."""
 
-_TRIES = 32
 _TABLE_HEADER = re.compile(r"[^\n]*\|[^\n]*\n[ \t]*\|?[ \t]*:?-+[-:| \t]*\n")
 _NO_SPACES = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
@@ -205,7 +203,8 @@ class _Joiner:
         self.unconfirmed = False
         at_end = self.extents[-1].end == self.length
         self.placed, self.cursor = (chunk, chunk.end) if holds and at_end else (None, None)
-        self.sources[-1] = _source(chunk) if holds else None
+        whole = self.extents[-1].end - self.extents[-1].start == len(chunk.text)
+        self.sources[-1] = _source(chunk) if holds and whole else None
 
     def _append(self, separator: str, chunk: TextChunk, skip: int = 0) -> None:
         """Put the chunk's text behind what stands; its first `skip` characters stand there already."""
@@ -364,40 +363,3 @@ def _likely_white_space(size: int, around: str) -> str:
     if size == 1:
         return "\n" if _NO_SPACES.search(around) else " "
     return "\n\n" + " " * (size - 2)
-
-
-def common_length(before: str, after: str) -> int:
-    """Characters of the longest text that is both the end of `before` and the start of `after`.
-
-    Linear in the length of the shorter one; lengths under `MIN_OVERLAP` count as none.
-    """
-    size = min(len(before), len(after))
-    if size < MIN_OVERLAP:
-        return 0
-    end, opening = before[len(before) - size :], after[:MIN_OVERLAP]
-    place = end.find(opening)
-    for _ in range(_TRIES):
-        if place < 0:
-            return 0
-        if after.startswith(end[place:]):
-            return size - place
-        place = end.find(opening, place + 1)
-    shared = _longest_border(after[:size], end)
-    return shared if shared >= MIN_OVERLAP else 0
-
-
-def _longest_border(pattern: str, text: str) -> int:
-    """How much of the pattern's start is the text's end, by Knuth, Morris and Pratt's failure function."""
-    failure = [0] * len(pattern)
-    matched = 0
-    for place in range(1, len(pattern)):
-        while matched and pattern[place] != pattern[matched]:
-            matched = failure[matched - 1]
-        matched += pattern[place] == pattern[matched]
-        failure[place] = matched
-    matched = 0
-    for letter in text:
-        while matched and (matched == len(pattern) or letter != pattern[matched]):
-            matched = failure[matched - 1]
-        matched += letter == pattern[matched]
-    return matched

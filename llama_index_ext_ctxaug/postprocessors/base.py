@@ -32,18 +32,12 @@ from llama_index_ext_ctxaug.neighbors.links import Links
 from llama_index_ext_ctxaug.neighbors.pages import PageOrder
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Want
 from llama_index_ext_ctxaug.neighbors.walking import Limit
-from llama_index_ext_ctxaug.passages.budget import Filling
+from llama_index_ext_ctxaug.passages.budget import Filling, keep, mark_cuts
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.provenance import Provenance, read_provenance, with_provenance
 from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score, score_key
-from llama_index_ext_ctxaug.postprocessors.output import (
-    OutputOptions,
-    Writer,
-    budget_details,
-    keep,
-    mark_cuts,
-    report_budget,
-)
+from llama_index_ext_ctxaug.postprocessors.output import OutputOptions, Writer
+from llama_index_ext_ctxaug.postprocessors.tokens import budget_details, report_budget
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -12,14 +11,16 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import Growth
-from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, Filling, Tokenizer, final_text, fit
+from llama_index_ext_ctxaug.passages.budget import Filling, Tokenizer, final_text, fit
 from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.prices import Prices
 from llama_index_ext_ctxaug.passages.scores import PassageScore
 from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, JoinedText, TextChunk, join_texts
 from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 
-logger = logging.getLogger(__name__)
+_DRIFT = 2
+"""Tokens by which a joint may change the count of what it joins."""
 
 
 class OutputOptions(BaseModel):
@@ -94,11 +95,14 @@ class Writer:
         """Tokens of a text."""
         return len(self._tokenizer(text)) if self._tokenizer else 0
 
-    def write(self, passages: Sequence[Passage]) -> list[NodeWithScore]:
+    def write(
+        self, passages: Sequence[Passage], write_run: Callable[[_Run], NodeWithScore] | None = None
+    ) -> list[NodeWithScore]:
         """The output: nodes in reading order, or a node for each passage."""
+        write_run = write_run or self._write_run
         if self.options.output == "nodes":
-            return [self.emit(chunk) for passage in passages for chunk in passage.chunks]
-        return [self._write_run(part) for run in self._runs(passages) for part in self._split(run)]
+            return [write_run(_Run([chunk], [False])) for passage in passages for chunk in passage.chunks]
+        return [write_run(part) for run in self._runs(passages) for part in self._split(run)]
 
     def frames_to_read(self, passages: Sequence[Passage]) -> list[str]:
         """Ids of the texts that would tell what stands between chunks, as far as they are not in hand."""
@@ -115,12 +119,18 @@ class Writer:
         if limit is None:
             yield run
             return
-        part = _Run([], [])
+        marks = self.options.mark_hits or ()
+        joint = self.count("".join((self.options.hole_separator, self.options.chunk_separator, *marks)))
+        part, most = _Run([], []), 0
         for chunk, follows in zip(run.chunks, run.follows, strict=True):
             longer = _Run([*part.chunks, chunk], [*part.follows, follows])
-            if part.chunks and self.count(final_text([self._write_run(longer)])) > limit:
+            alone = self.count(chunk.node.get_content(metadata_mode=MetadataMode.LLM)) + joint + _DRIFT
+            most += (
+                alone  # joining saves text, so only a part that comes near the limit needs the exact count
+            )
+            if part.chunks and most > limit and self.count(final_text([self._write_run(longer)])) > limit:
                 yield part
-                longer = _Run([chunk], [follows])
+                longer, most = _Run([chunk], [follows]), alone
             part = longer
         yield part
 
@@ -193,6 +203,11 @@ class Writer:
             frames=frames,
         )
 
+    def _shared(self, first: Chunk, second: Chunk) -> str:
+        joined = self._join(_Run([first, second], [False, True]))
+        one, two = joined.extents
+        return joined.text[max(one.start, two.start) : min(one.end, two.end)]
+
     def _text_chunk(self, chunk: Chunk) -> TextChunk:
         node_id = chunk.node.node_id
         if node_id not in self._texts:
@@ -240,96 +255,25 @@ class Writer:
 
     def fit(self, passages: Sequence[Passage]) -> Filling | None:
         """What the budget holds of these passages; None where there is no budget."""
-        if self.options.token_budget is None:
+        budget = self.options.token_budget
+        if budget is None:
             return None
-        prices = _Prices(self, passages, self.count)
-        return fit(passages, self.options.token_budget, cost=prices.cost, measure=prices.measure)
+        drafts: dict[Any, NodeWithScore] = {}
 
+        def draft(run: _Run) -> NodeWithScore:
+            key = tuple(chunk.node.node_id for chunk in run.chunks)
+            if key not in drafts:
+                drafts[key] = self._write_run(run)
+            return drafts[key]
 
-@dataclass
-class _Prices:
-    """What chunks cost, each text counted once; estimates of joints, and the exact count of the whole."""
-
-    writer: Writer
-    passages: Sequence[Passage]
-    count: Callable[[str], int]
-    _place: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _counted: dict[Any, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for number, passage in enumerate(self.passages):
-            for place, chunk in enumerate(passage.chunks):
-                self._place[chunk.node.node_id] = (number, place)
-
-    def measure(self, kept: Collection[str]) -> int:
-        """Tokens of the final text of the chunks that are kept."""
-        return self.count(final_text(self.writer.write(keep(self.passages, kept))))
-
-    def cost(self, id_: str, kept: Collection[str]) -> int:
-        """About how many tokens a chunk adds to the chunks that are kept."""
-        number, place = self._place[id_]
-        chunks = self.passages[number].chunks
-        chunk = chunks[place]
-        content = self._once(id_, lambda: chunk.node.get_content(metadata_mode=MetadataMode.LLM))
-        separator = self._once("", lambda: NODE_SEPARATOR)
-        total = content + separator
-        if self.writer.options.output == "nodes" or not is_text(chunk.node):
-            return total
-        before, after = chunks[place - 1 : place], chunks[place + 1 : place + 2]
-        for first, second in [(one, chunk) for one in before] + [(chunk, one) for one in after]:
-            other = second if first is chunk else first
-            if other.node.node_id in kept and is_text(other.node):
-                total -= self._saved(first, second) + separator
-        return total
-
-    def _saved(self, first: Chunk, second: Chunk) -> int:
-        """Tokens that joining two chunks saves: the metadata of one, and what their texts share."""
-
-        def shared() -> str:
-            joined = self.writer._join(_Run([first, second], [False, True]))
-            one, two = joined.extents
-            return joined.text[max(one.start, two.start) : min(one.end, two.end)]
-
-        def header() -> str:
-            return second.node.get_metadata_str(mode=MetadataMode.LLM)
-
-        ids = (first.node.node_id, second.node.node_id)
-        return self._once(ids, shared) + self._once((ids[1],), header)
-
-    def _once(self, key: Any, text: Callable[[], str]) -> int:
-        if key not in self._counted:
-            self._counted[key] = self.count(text())
-        return self._counted[key]
-
-
-def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
-    """The passages with only these chunks, parted where a chunk between them is cut."""
-    parts: list[Passage] = []
-    for passage in passages:
-        part = Passage()
-        for chunk in passage.chunks:
-            if chunk.node.node_id in kept:
-                part.chunks.append(chunk)
-            elif part.chunks:
-                parts.append(part)
-                part = Passage()
-        if part.chunks:
-            parts.append(part)
-    return sorted(parts, key=lambda part: part.rank)
-
-
-def mark_cuts(passages: Sequence[Passage], kept: Collection[str]) -> int:
-    """Note on the chunks that are kept where the budget cut off their neighbors; the number of such sides."""
-    sides = 0
-    for passage in passages:
-        for first, second in zip(passage.chunks, passage.chunks[1:], strict=False):
-            stays, goes = first.node.node_id in kept, second.node.node_id not in kept
-            if stays and goes:
-                first.stopped_next = "budget"
-            elif not stays and not goes:
-                second.stopped_previous = "budget"
-            sides += stays == goes
-    return sides
+        prices = Prices(
+            passages,
+            budget,
+            self.count,
+            write=lambda kept: self.write(kept, draft),
+            shared=self._shared if self.options.output == "passages" else None,
+        )
+        return fit(passages, budget, cost=prices.cost, measure=prices.measure)
 
 
 def _apart(text: TextChunk) -> TextChunk:
@@ -338,33 +282,3 @@ def _apart(text: TextChunk) -> TextChunk:
 
 def _offsets(node: Any) -> tuple[int | None, int | None]:
     return (node.start_char_idx, node.end_char_idx) if isinstance(node, TextNode) else (None, None)
-
-
-def budget_details(filling: Filling | None) -> dict[str, Any]:
-    """What the end event says of a budget that could not hold all hits."""
-    details: dict[str, Any] = {}
-    if filling is not None and filling.over_budget is not None:
-        details["over_budget_id"] = filling.over_budget
-    if filling is not None and filling.dropped_hits:
-        details["dropped_hit_ids"] = list(filling.dropped_hits)
-    return details
-
-
-def report_budget(name: str, budget: int | None, filling: Filling) -> None:
-    """Warn of a hit that is over the budget by itself, and of hits that did not fit."""
-    if filling.over_budget is not None:
-        logger.warning(
-            "%s: the best hit %r alone has more than token_budget=%s tokens (%d); it is kept whole",
-            name,
-            filling.over_budget,
-            budget,
-            filling.tokens,
-        )
-    if filling.dropped_hits:
-        logger.warning(
-            "%s: %d hits do not fit into token_budget=%s and are left out (the first is %r)",
-            name,
-            len(filling.dropped_hits),
-            budget,
-            filling.dropped_hits[0],
-        )

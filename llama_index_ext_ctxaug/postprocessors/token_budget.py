@@ -14,8 +14,7 @@ from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAu
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, Tokenizer, final_text, fit_list
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
-from llama_index_ext_ctxaug.postprocessors.output import budget_details, report_budget
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.postprocessors.tokens import budget_details, report_budget, tokenizer_or_default
 
 dispatcher = get_dispatcher(__name__)
 

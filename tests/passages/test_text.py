@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 from text_strategies import Parsed, parsed_documents
 
-from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, TextChunk, common_length, join_texts
+from llama_index_ext_ctxaug.passages.overlap import common_length
+from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, TextChunk, join_texts
 
 
 def chunk(document: str, start: int, end: int, **more: object) -> TextChunk:

@@ -181,5 +181,10 @@ def test_never_over_the_budget(
     assert found[0].node.text in "\n\n".join(hit.node.text for hit in result).replace("<<", "").replace(
         ">>", ""
     )
+    limited = augmenter.model_copy(update={"token_budget": None, "max_passage_tokens": budget + 1})
+    for hit in limited.postprocess_nodes(found) if output == "passages" else ():
+        provenance = read_provenance(hit.node)
+        made = provenance is not None and provenance.role == "passage"
+        assert not made or len(count(final_text([hit]))) <= budget + 1
     again = augmenter.postprocess_nodes(result)
     assert [hit.node.node_id for hit in again] == [hit.node.node_id for hit in result]

@@ -1,0 +1,46 @@
+"""What the end of one text and the start of another have in common."""
+
+from __future__ import annotations
+
+MIN_OVERLAP = 12
+"""Fewest characters, where offsets tell nothing, that count as text which two chunks share."""
+
+_TRIES = 32
+"""Places to compare by themselves before the search that is linear in the worst case takes over."""
+
+
+def common_length(before: str, after: str) -> int:
+    """Characters of the longest text that is both the end of `before` and the start of `after`.
+
+    Linear in the length of the shorter one; lengths under `MIN_OVERLAP` count as none.
+    """
+    size = min(len(before), len(after))
+    if size < MIN_OVERLAP:
+        return 0
+    end, opening = before[len(before) - size :], after[:MIN_OVERLAP]
+    place = end.find(opening)
+    for _ in range(_TRIES):
+        if place < 0:
+            return 0
+        if after.startswith(end[place:]):
+            return size - place
+        place = end.find(opening, place + 1)
+    shared = _longest_border(after[:size], end)
+    return shared if shared >= MIN_OVERLAP else 0
+
+
+def _longest_border(pattern: str, text: str) -> int:
+    """How much of the pattern's start is the text's end, by Knuth, Morris and Pratt's failure function."""
+    failure = [0] * len(pattern)
+    matched = 0
+    for place in range(1, len(pattern)):
+        while matched and pattern[place] != pattern[matched]:
+            matched = failure[matched - 1]
+        matched += pattern[place] == pattern[matched]
+        failure[place] = matched
+    matched = 0
+    for letter in text:
+        while matched and (matched == len(pattern) or letter != pattern[matched]):
+            matched = failure[matched - 1]
+        matched += letter == pattern[matched]
+    return matched
