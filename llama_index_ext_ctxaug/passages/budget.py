@@ -61,7 +61,10 @@ class _Filler:
             self.kept[id_] = None
             self.used = self.measure(self.kept)
             return True
-        expected, drift = self.used + self.cost(id_, self.kept), self.drift + _DRIFT
+        cost = self.cost(id_, self.kept)
+        if self.drift and self.used + cost + self.drift + _DRIFT > self.budget:
+            self.settle()
+        expected, drift = self.used + cost, self.drift + _DRIFT
         if expected - drift > self.budget:
             return False
         if expected + drift > self.budget:

@@ -10,7 +10,11 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.events import (
+    ContextAugmentationEndEvent,
+    ContextAugmentationStartEvent,
+    is_observed,
+)
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, Tokenizer, final_text, fit_list
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
@@ -68,11 +72,12 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         if not chunks:
             return []
         name = self.class_name()
-        dispatcher.event(
-            ContextAugmentationStartEvent(
-                augmenter=name, num_hits=len(chunks), query_str=query.query_str if query else None
+        if observed := is_observed(dispatcher):
+            dispatcher.event(
+                ContextAugmentationStartEvent(
+                    augmenter=name, num_hits=len(chunks), query_str=query.query_str if query else None
+                )
             )
-        )
         origins = {chunk.node.node_id: chunk.origin for chunk in chunks if chunk.origin is not None}
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
         separator = len(tokenizer(NODE_SEPARATOR))
@@ -92,17 +97,18 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         )
         report_budget(name, self.token_budget, filling)
         result = chosen(filling.kept)
-        dispatcher.event(
-            ContextAugmentationEndEvent(
-                augmenter=name,
-                num_hits=len(chunks),
-                num_nodes=len(result),
-                added_node_ids=[],
-                reads=0,
-                rounds=0,
-                tokens=filling.tokens,
-                stop_reasons={"budget": len(chunks) - len(result)} if len(result) < len(chunks) else {},
-                details=budget_details(filling),
+        if observed:
+            dispatcher.event(
+                ContextAugmentationEndEvent(
+                    augmenter=name,
+                    num_hits=len(chunks),
+                    num_nodes=len(result),
+                    added_node_ids=[],
+                    reads=0,
+                    rounds=0,
+                    tokens=filling.tokens,
+                    stop_reasons={"budget": len(chunks) - len(result)} if len(result) < len(chunks) else {},
+                    details=budget_details(filling),
+                )
             )
-        )
         return result

@@ -188,3 +188,18 @@ def test_never_over_the_budget(
         assert not made or len(count(final_text([hit]))) <= budget + 1
     again = augmenter.postprocess_nodes(result)
     assert [hit.node.node_id for hit in again] == [hit.node.node_id for hit in result]
+
+
+@given(parsed=parsed_documents(), budget=st.integers(20, 300), data=st.data())
+def test_the_order_of_hits_does_not_decide(parsed: Parsed, budget: int, data: st.DataObject):
+    """The same hits with the same scores in another order give the same nodes and passages."""
+    nodes = parsed.nodes
+    places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=4, unique=True))
+    found = hits(nodes, places)
+    other = data.draw(st.permutations(found))
+    for output in ("nodes", "passages"):
+        augmenter = PrevNextNodePostprocessor(
+            docstore=docstore_of(nodes), num_nodes=2, mode="both", output=output, token_budget=budget
+        )
+        one, two = augmenter.postprocess_nodes(found), augmenter.postprocess_nodes(other)
+        assert {hit.node.node_id for hit in one} == {hit.node.node_id for hit in two}
