@@ -7,6 +7,8 @@ from llama_index_ext_ctxaug.errors import (
     UnclearAnswerError,
 )
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.ingestion.linking import LinkReport, NeighborLinker
+from llama_index_ext_ctxaug.ingestion.sequence import LinkProblem
 from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
@@ -24,7 +26,10 @@ __all__ = [
     "ContextAugmentationStartEvent",
     "ContextAugmenter",
     "Growth",
+    "LinkProblem",
+    "LinkReport",
     "MissingNodeError",
+    "NeighborLinker",
     "Piece",
     "PrevNextNodePostprocessor",
     "Provenance",

@@ -1,0 +1,1 @@
+"""Transformations for an `IngestionPipeline`, so that neighbors can be found later."""

@@ -1,0 +1,440 @@
+"""PREVIOUS and NEXT set where they are missing or wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import (
+    HierarchicalNodeParser,
+    MarkdownNodeParser,
+    SentenceSplitter,
+    get_leaf_nodes,
+)
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from pydantic import ValidationError
+
+from llama_index_ext_ctxaug import NeighborLinker, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.testing import docstore_of, linked_document
+
+PREVIOUS, NEXT = NodeRelationship.PREVIOUS, NodeRelationship.NEXT
+TEXT = "\n\n".join(
+    f"# Part {part}\n\n" + " ".join(f"Sentence {n} of part {part} says a thing." for n in range(30))
+    for part in range(3)
+)
+
+
+def links(nodes: Sequence[BaseNode]) -> dict[str, tuple[str | None, str | None]]:
+    """The ids that PREVIOUS and NEXT of each node name."""
+    return {
+        node.node_id: (
+            node.relationships[PREVIOUS].node_id if PREVIOUS in node.relationships else None,
+            node.relationships[NEXT].node_id if NEXT in node.relationships else None,
+        )
+        for node in nodes
+    }
+
+
+def chain(*ids: str) -> dict[str, tuple[str | None, str | None]]:
+    """The links of nodes that follow one another."""
+    padded = [None, *ids, None]
+    return {id_: (padded[n], padded[n + 2]) for n, id_ in enumerate(ids)}
+
+
+def bare(nodes: Sequence[BaseNode]) -> list[BaseNode]:
+    """Copies of nodes without PREVIOUS and NEXT."""
+    copies = [copy.deepcopy(node) for node in nodes]
+    for node in copies:
+        node.relationships.pop(PREVIOUS, None)
+        node.relationships.pop(NEXT, None)
+    return copies
+
+
+def named(*ids: str, source: str | None = "doc", **metadata: Sequence[object]) -> list[TextNode]:
+    """Nodes of one source without links; each keyword gives the values of one metadata key."""
+    nodes = [
+        TextNode(id_=id_, text=f"text {id_}", metadata={key: values[n] for key, values in metadata.items()})
+        for n, id_ in enumerate(ids)
+    ]
+    for node in nodes:
+        if source is not None:
+            node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source)
+    return nodes
+
+
+def link(node: BaseNode, relationship: NodeRelationship, id_: str) -> None:
+    """Make a node state a link."""
+    node.relationships[relationship] = RelatedNodeInfo(node_id=id_)
+
+
+def kinds(linker: NeighborLinker, nodes: Sequence[BaseNode]) -> list[str]:
+    """The kinds of problems that a linker reports."""
+    return [problem.kind for problem in linker.check(nodes).problems]
+
+
+def test_parsed_from_parsed() -> None:
+    """Chunks that were split from parts of a document get the NEXT that no parser gave them."""
+    parts = MarkdownNodeParser().get_nodes_from_documents([Document(text=TEXT, id_="doc")])
+    chunks = SentenceSplitter(chunk_size=60, chunk_overlap=0)(parts)
+    assert not any(NEXT in node.relationships for node in chunks)
+    assert links(NeighborLinker()(chunks)) == chain(*(node.node_id for node in chunks))
+
+
+@pytest.mark.parametrize("only_leaves", [False, True])
+def test_hierarchy(only_leaves: bool) -> None:
+    """Each level of a hierarchy becomes one chain for each document, across the edges of parents."""
+    documents = [Document(text=TEXT, id_="one"), Document(text=TEXT[:900], id_="two")]
+    nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)(documents)
+    leaves = get_leaf_nodes(nodes)
+    linked = links(NeighborLinker()(leaves if only_leaves else nodes))
+    for source in ("one", "two"):
+        expected = chain(*(leaf.node_id for leaf in leaves if leaf.ref_doc_id == source))
+        assert {id_: linked[id_] for id_ in expected} == expected
+
+
+def test_parents_kept_apart() -> None:
+    """With across_parents=False the children of a parent stay a chain of their own."""
+    nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
+    linked = links(NeighborLinker(across_parents=False)(nodes))
+    parents = [node for node in nodes if node.child_nodes]
+    assert len(parents) > 1
+    for parent in parents:
+        expected = chain(*(child.node_id for child in parent.child_nodes or ()))
+        assert {id_: linked[id_] for id_ in expected} == expected
+
+
+def test_hierarchy_shuffled() -> None:
+    """A parent's list of children tells the order, whatever the order in which nodes are handed in."""
+    nodes = bare(HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)]))
+    expected = links(NeighborLinker()(nodes))
+    random.Random(3).shuffle(nodes)
+    assert links(NeighborLinker()(nodes)) == expected
+
+
+def test_offsets_tell_the_order() -> None:
+    """Character offsets that agree with the texts order the chunks of a source that came shuffled."""
+    nodes = bare(SentenceSplitter(chunk_size=60, chunk_overlap=20)([Document(text=TEXT)]))
+    expected = chain(*(node.node_id for node in nodes))
+    random.Random(1).shuffle(nodes)
+    assert links(NeighborLinker()(nodes)) == expected
+
+
+def test_wrong_offsets_tell_nothing() -> None:
+    """Offsets that count from different parts of a document do not order its chunks."""
+    nodes = named("a", "b", "c")
+    for node, start in zip(nodes, (3, 0, 5), strict=True):
+        node.start_char_idx, node.end_char_idx = start, start + len(node.text)
+    assert links(NeighborLinker()(nodes)) == chain("a", "b", "c")
+
+
+def test_one_sided() -> None:
+    """A link that only one of two nodes states is completed on the other."""
+    for which in ("previous", "next"):
+        nodes = linked_document(4, links=which)
+        ids = [node.node_id for node in nodes]
+        random.Random(2).shuffle(nodes)
+        assert links(NeighborLinker()(nodes)) == chain(*ids)
+
+
+def test_metadata_ids() -> None:
+    """Ids in metadata link nodes, even where nothing tells of which source they are."""
+    nodes = named("x", "a", "m", source=None, prev_id=["m", None, "a"], next_id=[None, "m", "x"])
+    assert links(NeighborLinker()(nodes)) == chain("a", "m", "x")
+    own_keys = NeighborLinker(previous_id_key="before", next_id_key="after")
+    assert links(own_keys(nodes)) == links(nodes)
+
+
+@pytest.mark.parametrize("key", ["chunk_id", "split_id", "page_label"])
+def test_chunk_numbers(key: str) -> None:
+    """A chunk number orders the chunks of a source, as a number and not as text."""
+    nodes = named("a", "b", "c", **{key: ["10", "9", "11"]})
+    assert links(NeighborLinker()(nodes)) == chain("b", "a", "c")
+
+
+def test_missing_number() -> None:
+    """A number that is missing is a hole: it is reported, and not linked over."""
+    nodes = named("a", "b", "c", chunk_id=[1, 2, 4])
+    assert links(NeighborLinker()(nodes)) == {**chain("a", "b"), **chain("c")}
+    assert NeighborLinker().check(nodes).problems == (("hole", "b", "c"),)
+
+
+def test_missing_child() -> None:
+    """A child that the parent lists and that was not handed in is a hole."""
+    nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
+    parent = next(node for node in nodes if len(node.child_nodes or ()) > 3)
+    gone = (parent.child_nodes or [])[1].node_id
+    rest = bare([node for node in nodes if node.node_id != gone])
+    linked = links(NeighborLinker()(rest))
+    before, after = (parent.child_nodes or [])[0].node_id, (parent.child_nodes or [])[2].node_id
+    assert linked[before][1] is None
+    assert linked[after][0] is None
+
+
+def test_repeated_number() -> None:
+    """A chunk number that stands twice is reported and not used."""
+    nodes = named("a", "b", "c", chunk_id=[1, 1, 0])
+    assert links(NeighborLinker()(nodes)) == chain("a", "b", "c")
+    assert kinds(NeighborLinker(), nodes) == ["repeated_number"]
+
+
+def test_several_chunks_of_a_page() -> None:
+    """Chunks of one page share its label, and keep the order in which they came."""
+    nodes = named("a", "b", "c", page_label=["2", "2", "2"])
+    assert links(NeighborLinker()(nodes)) == chain("a", "b", "c")
+    assert kinds(NeighborLinker(), nodes) == []
+
+
+def test_pages_of_a_file() -> None:
+    """With document_key the pages of a file are one document in the order of their labels."""
+    pages = {"10": ("j", "k"), "9": ("h", "i"), "ii": ("b",), "i": ("a",)}
+    nodes: list[TextNode] = []
+    for label, ids in pages.items():
+        more = {"file_path": ["f.pdf"] * len(ids), "page_label": [label] * len(ids)}
+        nodes += named(*ids, source=f"page-{label}", **more)
+    nodes += named("z", source="other", file_path=["g.pdf"], page_label=["11"])
+    apart = {**chain("j", "k"), **chain("h", "i"), **chain("a"), **chain("b"), **chain("z")}
+    assert links(NeighborLinker()(nodes)) == apart
+    linker = NeighborLinker(document_key="file_path")
+    assert links(linker(nodes)) == {**chain("a", "b", "h", "i", "j", "k"), **chain("z")}
+
+
+def test_other_document() -> None:
+    """A link into another document is removed and reported."""
+    nodes = [*named("a", "b"), *named("c", source="other")]
+    link(nodes[1], NEXT, "c")
+    link(nodes[2], PREVIOUS, "b")
+    assert links(NeighborLinker()(nodes)) == {**chain("a", "b"), **chain("c")}
+    assert kinds(NeighborLinker(), nodes) == ["other_document", "other_document"]
+    assert NeighborLinker().check(nodes)[:2] == (2, 2)
+
+
+def test_link_to_itself() -> None:
+    """A link of a node to itself is replaced by the right one."""
+    nodes = named("a", "b")
+    link(nodes[0], NEXT, "a")
+    assert links(NeighborLinker()(nodes)) == chain("a", "b")
+    assert kinds(NeighborLinker(), nodes) == ["self"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0)])
+def test_contradiction(order: tuple[int, ...]) -> None:
+    """A link that both nodes state counts before a rival that one states, which is reported."""
+    nodes = [*linked_document(3), *named("d")]
+    link(nodes[3], PREVIOUS, nodes[0].node_id)
+    first, second, third = (node.node_id for node in nodes[:3])
+    shuffled = [nodes[n] for n in order]
+    linked = links(NeighborLinker()(shuffled))
+    assert linked[second] == (first, third)
+    assert linked["d"][0] != first
+    assert ("contradiction", "d", first) in NeighborLinker().check(shuffled).problems
+
+
+def test_order_decides_between_rivals() -> None:
+    """Of two links that exclude each other, the one that the order of the chunks confirms holds."""
+    nodes = named("a", "c", "b")
+    link(nodes[0], NEXT, "b")
+    link(nodes[1], NEXT, "b")
+    assert links(NeighborLinker()(nodes)) == chain("a", "c", "b")
+    assert NeighborLinker().check(nodes).problems == (("contradiction", "a", "b"),)
+
+
+def test_doubt_is_kept() -> None:
+    """Links that exclude each other stay as they are where nothing decides, and are reported."""
+    nodes = named("a", "b", "c", source=None)
+    link(nodes[0], NEXT, "c")
+    link(nodes[1], NEXT, "c")
+    linker = NeighborLinker()
+    assert linker(nodes) == nodes
+    assert kinds(linker, nodes) == ["doubt", "doubt"]
+
+
+def test_ring() -> None:
+    """Links that make a ring are opened where they lead backward."""
+    nodes = linked_document(3)
+    link(nodes[2], NEXT, nodes[0].node_id)
+    link(nodes[0], PREVIOUS, nodes[2].node_id)
+    assert links(NeighborLinker()(nodes)) == chain(*(node.node_id for node in nodes))
+    assert kinds(NeighborLinker(), nodes) == ["ring", "ring"]
+
+
+def test_node_that_was_not_handed_in() -> None:
+    """A link to a node that was not handed in is kept, or replaced where documents are complete."""
+    nodes = named("a", "b")
+    link(nodes[0], NEXT, "gone")
+    assert links(NeighborLinker()(nodes)) == {"a": (None, "gone"), "b": (None, None)}
+    assert links(NeighborLinker(complete_documents=True)(nodes)) == chain("a", "b")
+    assert kinds(NeighborLinker(), nodes) == ["not_at_hand"]
+
+
+def test_link_against_offsets() -> None:
+    """A link that runs against trustworthy character offsets is kept and reported."""
+    nodes = linked_document(3, offsets=True, links="none")
+    link(nodes[2], NEXT, nodes[1].node_id)
+    link(nodes[1], PREVIOUS, nodes[2].node_id)
+    linked = links(NeighborLinker()(nodes))
+    assert linked[nodes[2].node_id][1] == nodes[1].node_id
+    assert "against_offsets" in kinds(NeighborLinker(), nodes)
+
+
+def test_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """All problems of a call are one warning, with their kinds and the first; no problem is silent."""
+    nodes = [*named("a", "b", chunk_id=[1, 3]), *named("c", "d", source="other", chunk_id=[2, 2])]
+    with caplog.at_level(logging.WARNING):
+        NeighborLinker()(nodes)
+    (record,) = caplog.records
+    assert "hole: 1" in record.getMessage()
+    assert "repeated_number: 1" in record.getMessage()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        NeighborLinker()(named("a", "b"))
+    assert not caplog.records
+
+
+def test_right_links_stay() -> None:
+    """Nodes whose links are right come back as the very objects that were handed in."""
+    nodes = SentenceSplitter(chunk_size=60, chunk_overlap=0)([Document(text=TEXT)])
+    assert all(out is node for out, node in zip(NeighborLinker()(nodes), nodes, strict=True))
+    assert NeighborLinker().check(nodes) == (0, 0, ())
+
+
+def test_no_metadata_in_links() -> None:
+    """A link that is set holds the neighbor's id and type, and no copy of its metadata."""
+    nodes = named("a", "b", window=["long text", "long text"])
+    info = NeighborLinker()(nodes)[0].relationships[NEXT]
+    assert (info.node_id, info.node_type, info.metadata) == ("b", nodes[1].get_type(), {})
+
+
+@st.composite
+def tangles(draw: st.DrawFn) -> list[TextNode]:
+    """Nodes of a few documents, with links, numbers, ids in metadata and offsets that may be all wrong."""
+    size = draw(st.integers(0, 7))
+    ids = [f"n{number}" for number in draw(st.permutations(range(size)))]
+    some_id = st.none() | st.sampled_from([*ids, "gone"])
+    nodes = []
+    for id_ in ids:
+        node = TextNode(id_=id_, text="x" * draw(st.integers(0, 3)))
+        for relationship in (PREVIOUS, NEXT, NodeRelationship.PARENT):
+            if other := draw(some_id):
+                link(node, relationship, other)
+        if source := draw(st.sampled_from([None, "d1", "d1", "d2"])):
+            link(node, NodeRelationship.SOURCE, source)
+        for key, values in (
+            ("chunk_id", st.none() | st.integers(0, 4)),
+            ("prev_id", some_id),
+            ("next_id", some_id),
+            ("file", st.sampled_from([None, "f", "g"])),
+        ):
+            if (value := draw(values)) is not None:
+                node.metadata[key] = value
+        if draw(st.booleans()):
+            node.start_char_idx = draw(st.integers(0, 6))
+            node.end_char_idx = node.start_char_idx + len(node.text)
+        nodes.append(node)
+    for node in nodes:
+        children = draw(st.lists(st.sampled_from([*ids, "gone"]), max_size=4))
+        if children:
+            node.relationships[NodeRelationship.CHILD] = [RelatedNodeInfo(node_id=id_) for id_ in children]
+    return nodes
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    tangles(),
+    st.builds(
+        NeighborLinker,
+        document_key=st.sampled_from([None, "file"]),
+        across_parents=st.booleans(),
+        complete_documents=st.booleans(),
+    ),
+)
+def test_promises(nodes: list[TextNode], linker: NeighborLinker) -> None:
+    """Whatever comes in: links agree both ways, stay in a document, make no ring, and a second run rests."""
+    before = copy.deepcopy(nodes)
+    out = list(linker(nodes))
+    assert nodes == before
+    assert [node.node_id for node in out] == [node.node_id for node in nodes]
+    assert all(second is first for first, second in zip(out, linker(out), strict=True))
+    chains = linker.chains(nodes)
+    by_id = {node.node_id: node for node in out}
+    for first, second in chains.followers.items():
+        assert links(out)[first][1] == second
+        assert links(out)[second][0] == first
+        document = chains.sequences.document
+        assert document(by_id[first]) == document(by_id[second])
+    reached: set[str] = set()
+    for start in by_id.keys() - chains.preceding.keys():
+        current: str | None = start
+        while current is not None:
+            reached.add(current)
+            current = chains.followers.get(current)
+    assert reached == by_id.keys()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.data())
+def test_any_loss_is_repaired(count: int, data: st.DataObject) -> None:
+    """A chain that lost any of its links, handed in in order, is whole again."""
+    nodes = linked_document(count)
+    for node in nodes:
+        for relationship in (PREVIOUS, NEXT):
+            if data.draw(st.booleans()):
+                node.relationships.pop(relationship, None)
+    assert links(NeighborLinker()(nodes)) == chain(*(node.node_id for node in nodes))
+
+
+async def test_in_a_pipeline() -> None:
+    """In an IngestionPipeline, sync and async, the nodes come out linked."""
+    pipeline = IngestionPipeline(
+        transformations=[
+            MarkdownNodeParser(),
+            SentenceSplitter(chunk_size=60, chunk_overlap=0),
+            NeighborLinker(),
+        ]
+    )
+    documents = [Document(text=TEXT, id_="doc")]
+    for nodes in (
+        await pipeline.arun(documents=documents),
+        await asyncio.to_thread(pipeline.run, None, documents),
+    ):
+        assert links(nodes) == chain(*(node.node_id for node in nodes))
+
+
+async def test_async_call() -> None:
+    """The async call gives what the sync one gives."""
+    nodes = named("a", "b")
+    linker = NeighborLinker()
+    assert await linker.acall(nodes) == linker(nodes)
+
+
+def test_serialization() -> None:
+    """A linker that was saved comes back equal, and misspelled parameters are refused."""
+    linker = NeighborLinker(document_key="file_path", number_keys=["n"], across_parents=False)
+    assert NeighborLinker.from_json(linker.to_json()) == linker
+    assert linker.class_name() == "NeighborLinker"
+    with pytest.raises(ValidationError):
+        NeighborLinker(document_keys="file_path")
+
+
+def test_expansion_after_linking() -> None:
+    """Neighbors that no link named are found by a postprocessor that repairs nothing."""
+    nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
+    linked = [node for node in NeighborLinker()(nodes) if not node.child_nodes]
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(linked), repair_links=False)
+    for first, second in pairwise(linked):
+        out = augmenter.postprocess_nodes([NodeWithScore(node=first)])
+        assert [hit.node.node_id for hit in out] == [first.node_id, second.node_id]
