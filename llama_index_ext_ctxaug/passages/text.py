@@ -263,8 +263,8 @@ class _Joiner:
     def _gap(self, chunk: TextChunk, cursor: int) -> str | None:
         start = chunk.start or 0
         frame = self._frame_text(chunk)
-        if frame is not None:
-            between = frame[cursor:start] if cursor >= 0 else ""
+        if frame is not None and cursor >= 0:  # what stands before the frame, its text does not tell
+            between = frame[cursor:start]
             return between if between.isspace() else None
         end = self._tail(1)
         size = start - cursor
