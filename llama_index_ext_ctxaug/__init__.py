@@ -8,7 +8,9 @@ from llama_index_ext_ctxaug.errors import (
 )
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
 from llama_index_ext_ctxaug.ingestion.linking import LinkReport, NeighborLinker
+from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.sequence import LinkProblem
+from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
 from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
@@ -34,8 +36,11 @@ __all__ = [
     "PrevNextNodePostprocessor",
     "Provenance",
     "Reach",
+    "SentenceWindowParser",
+    "SentencexSplitter",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
+    "WindowExtractor",
     "read_provenance",
     "register_bulk_read",
 ]

@@ -109,7 +109,7 @@ class NeighborLinker(TransformComponent):
         """
         chains = self.chains(nodes)
         if chains.problems:
-            _warn(self.class_name(), chains.problems)
+            warn_of_problems(self.class_name(), chains.problems)
         return [_with_links(node, chains) for node in nodes]
 
     def check(self, nodes: Sequence[BaseNode]) -> LinkReport:
@@ -173,7 +173,13 @@ def _related(id_: str, node: BaseNode | None) -> RelatedNodeInfo:
     return RelatedNodeInfo(node_id=id_, node_type=node.get_type() if node else None)
 
 
-def _warn(name: str, problems: Mapping[LinkProblem, None]) -> None:
+def warn_of_problems(name: str, problems: Mapping[LinkProblem, None]) -> None:
+    """Log all problems of a call as one warning.
+
+    Args:
+        name: the transformation that found them.
+        problems: at least one problem.
+    """
     counts = Counter(problem.kind for problem in problems)
     first = next(iter(problems))
     logger.warning(

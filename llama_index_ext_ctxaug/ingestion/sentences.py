@@ -1,0 +1,132 @@
+"""Sentences in any script, and their windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.node_parser import SentenceWindowNodeParser
+from llama_index.core.node_parser.node_utils import build_nodes_from_splits
+from llama_index.core.schema import BaseNode, Document, MetadataMode
+from llama_index.core.utils import get_tqdm_iterable
+
+from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
+
+
+def _segment(language: str, text: str) -> Iterable[str]:
+    try:
+        from sentencex import segment
+    except ImportError as error:
+        raise ImportError(
+            "SentencexSplitter needs the package sentencex: "
+            'pip install "llama-index-ext-ctxaug[sentences]"; any function from a text to its sentences '
+            "will do instead"
+        ) from error
+    segments: Iterable[str] = segment(language, text)
+    return segments
+
+
+@dataclass(frozen=True)
+class SentencexSplitter:
+    """Splits text into sentences, whatever its script: Latin, Chinese, Japanese, Hindi, Arabic and more.
+
+    Fits wherever LlamaIndex takes a function from a text to its sentences, for instance
+    `SentenceWindowNodeParser(sentence_splitter=...)`. Needs the extra `sentences`
+    (https://github.com/wikimedia/sentencex).
+
+    Attributes:
+        language: ISO code of the language whose abbreviations do not end a sentence; marks such as
+            。！？ । ؟ end one in any language.
+
+    Raises:
+        ImportError: sentencex is not installed.
+    """
+
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        _segment(self.language, "")
+
+    def __call__(self, text: str) -> list[str]:
+        """The sentences of a text, with the white space behind them: joined they are the text.
+
+        Args:
+            text: any text.
+
+        Returns:
+            The sentences; none for a blank text.
+        """
+        sentences: list[str] = []
+        opening = ""
+        for part in _segment(self.language, text):
+            if part.strip():
+                sentences.append(opening + part)
+                opening = ""
+            elif sentences:
+                sentences[-1] += part
+            else:
+                opening += part
+        return sentences
+
+
+class SentenceWindowParser(SentenceWindowNodeParser):
+    """LlamaIndex's `SentenceWindowNodeParser` for any script, with windows that are slices of the document.
+
+    Sentences are found by `SentencexSplitter`, or by any `sentence_splitter`; a window is the document's
+    text as it stands, without spaces added between sentences; it is not stored again in the relationships
+    of the neighbors. Parameters and metadata keys are those of LlamaIndex's parser.
+
+    **Requires**: the extra `sentences`, unless a `sentence_splitter` is given.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import SentenceWindowParser
+
+        parser = SentenceWindowParser(window_size=1)
+        nodes = parser.get_nodes_from_documents([Document(text="今天天气很好。我们去公园散步。你呢？")])
+        assert nodes[0].metadata["window"] == "今天天气很好。我们去公园散步。"
+        ```
+    """
+
+    sentence_splitter: Callable[[str], list[str]] = Field(
+        default_factory=SentencexSplitter, description="Splits a text into sentences.", exclude=True
+    )
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the parser is serialized."""
+        return "SentenceWindowParser"
+
+    def _parse_nodes(
+        self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs: Any
+    ) -> list[BaseNode]:
+        parsed: list[BaseNode] = []
+        for node in get_tqdm_iterable(nodes, show_progress, "Parsing nodes"):
+            sentences = self.sentence_splitter(node.get_content(metadata_mode=MetadataMode.NONE))
+            parsed += build_nodes_from_splits(sentences, node, id_func=self.id_func)
+        return parsed
+
+    def _postprocess_parsed_nodes(
+        self, nodes: list[BaseNode], parent_doc_map: dict[str, Document]
+    ) -> list[BaseNode]:
+        linked = super()._postprocess_parsed_nodes(nodes, parent_doc_map)
+        extractor = WindowExtractor(
+            window_size=self.window_size, window_metadata_key=self.window_metadata_key
+        )
+        texts = {
+            id_: document.get_content(metadata_mode=MetadataMode.NONE)
+            for id_, document in parent_doc_map.items()
+        }
+        windows = extractor.extract(linked, texts)
+        for node in windows:
+            self._add_original_text(node)
+        return windows
+
+    def _add_original_text(self, node: BaseNode) -> None:
+        """Keep the sentence, which a replacement of the text would hide."""
+        key = self.original_text_metadata_key
+        node.metadata[key] = node.get_content(metadata_mode=MetadataMode.NONE)
+        node.excluded_embed_metadata_keys.append(key)
+        node.excluded_llm_metadata_keys.append(key)
