@@ -15,6 +15,7 @@ from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 
@@ -30,6 +31,7 @@ __all__ = [
     "Growth",
     "LinkProblem",
     "LinkReport",
+    "MetadataReplacementPostProcessor",
     "MissingNodeError",
     "NeighborLinker",
     "Piece",

@@ -1,0 +1,228 @@
+"""A hit's text replaced by a window that its metadata holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.bridge.pydantic import Field, field_validator
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
+from llama_index.core.schema import (
+    BaseNode,
+    MediaResource,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    TextNode,
+)
+
+from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.relationships import related_id
+from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
+from llama_index_ext_ctxaug.passages.merging import Placed, Window, merge_windows
+from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance
+from llama_index_ext_ctxaug.passages.text import Extent, JoinedText, TextChunk, join_texts
+from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
+
+logger = logging.getLogger(__name__)
+dispatcher = get_dispatcher(__name__)
+
+
+class MetadataReplacementPostProcessor(FlowPostprocessor):
+    """Replaces each hit's text by a text in its metadata, such as the window around a sentence.
+
+    LlamaIndex's postprocessor of the same name with its parameter, so that changing the import is the
+    whole migration. Windows come from `SentenceWindowNodeParser`, `SentenceWindowParser` or
+    `WindowExtractor`; no docstore and no query are needed.
+
+    **Requires**: nodes with a text under one of the keys.
+
+    **Guarantees**: distinct hits in the order in which they came, each with its id, (best) score,
+    relationships and metadata; what came in is not changed; the keys are excluded from the text for
+    the LLM and for embedding, so that no window is sent twice. A replaced node has no embedding and no
+    character offsets, since those were of its own text. With `merge_overlaps` the windows of hits of one
+    source that overlap or touch become one node, in document order, at the rank of the first of its hits.
+
+    **On failure**: a hit without the keys, or with nothing but white space or no text under them, keeps
+    its own text and goes out as the object that came in, with one warning a call.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import MetadataReplacementPostProcessor
+
+        engine = index.as_query_engine(
+            node_postprocessors=[MetadataReplacementPostProcessor("window", merge_overlaps=True)]
+        )
+        ```
+    """
+
+    target_metadata_key: str | list[str] = Field(
+        description="Metadata key of the text that replaces a node's own, or several to be tried in order."
+    )
+    merge_overlaps: bool = Field(
+        default=False, description="Make one node of windows that overlap or touch, each sentence once."
+    )
+
+    def __init__(self, target_metadata_key: str | list[str], **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "target_metadata_key": target_metadata_key})
+
+    @field_validator("target_metadata_key")
+    @classmethod
+    def _need_a_key(cls, value: str | list[str]) -> str | list[str]:
+        if not value:
+            raise ValueError(
+                f"MetadataReplacementPostProcessor: target_metadata_key is {value!r}; name a metadata key, "
+                'such as "window"'
+            )
+        return value
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the postprocessor is serialized."""
+        return "MetadataReplacementPostProcessor"
+
+    def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
+        yield from ()  # there is nothing to wait for
+        hits = list(distinct_hits(nodes).values())
+        if not hits:
+            return []
+        name = self.class_name()
+        question = query.query_str if query else None
+        dispatcher.event(
+            ContextAugmentationStartEvent(augmenter=name, num_hits=len(hits), query_str=question)
+        )
+        windows = {hit.node.node_id: self._replacement(hit.node) for hit in hits}
+        self._warn([hit.node for hit in hits if windows[hit.node.node_id] is None])
+        result = self._merged(hits, windows) if self.merge_overlaps else []
+        result = result or [self._emit(hit, windows[hit.node.node_id]) for hit in hits]
+        dispatcher.event(
+            ContextAugmentationEndEvent(
+                augmenter=name,
+                num_hits=len(hits),
+                num_nodes=len(result),
+                added_node_ids=[],
+                reads=0,
+                rounds=0,
+            )
+        )
+        return result
+
+    @property
+    def _keys(self) -> list[str]:
+        keys = self.target_metadata_key
+        return [keys] if isinstance(keys, str) else keys
+
+    def _replacement(self, node: BaseNode) -> str | None:
+        """The first text under the keys; None where there is none."""
+        for key in self._keys:
+            value = node.metadata.get(key)
+            if isinstance(value, str) and value and not value.isspace():
+                return value
+        return None
+
+    def _warn(self, nodes: Sequence[BaseNode]) -> None:
+        if nodes:
+            logger.warning(
+                "%s: %d hits have no text under %r and keep their own (first: %r, with the metadata keys %r)",
+                self.class_name(),
+                len(nodes),
+                self.target_metadata_key,
+                nodes[0].node_id,
+                sorted(nodes[0].metadata),
+            )
+
+    def _emit(self, hit: Chunk, window: str | None) -> NodeWithScore:
+        if window is None and hit.origin is not None:
+            return hit.origin
+        return NodeWithScore(node=_replaced(hit.node, window or "", self._keys), score=hit.score)
+
+    def _merged(self, hits: Sequence[Chunk], windows: dict[str, str | None]) -> list[NodeWithScore]:
+        """A node for each group of windows, by the rank of its first hit."""
+        by_source: dict[str, list[Chunk]] = {}
+        for hit in hits:
+            source = related_id(hit.node, NodeRelationship.SOURCE)
+            if source is not None and windows[hit.node.node_id] is not None and is_text(hit.node):
+                by_source.setdefault(source, []).append(hit)
+        ranked: list[tuple[int, NodeWithScore]] = []
+        grouped: set[str] = set()
+        for source, chunks in by_source.items():
+            described = [_window(chunk.node, windows[chunk.node.node_id] or "") for chunk in chunks]
+            for group in merge_windows(described):
+                if len(group) > 1:
+                    members = [chunks[placed.number] for placed in group]
+                    grouped.update(member.node.node_id for member in members)
+                    node = self._passage(members, described, group, source)
+                    ranked.append((min(member.rank for member in members), node))
+        ranked += [
+            (hit.rank, self._emit(hit, windows[hit.node.node_id]))
+            for hit in hits
+            if hit.node.node_id not in grouped
+        ]
+        return [node for _, node in sorted(ranked, key=lambda pair: pair[0])]
+
+    def _passage(
+        self, hits: Sequence[Chunk], windows: Sequence[Window], group: Sequence[Placed], source: str
+    ) -> NodeWithScore:
+        members = [windows[placed.number] for placed in group]
+        passage = compose(hits, _joined(members, [placed.start for placed in group]), Surroundings(source))
+        node = passage.node
+        for key in self._keys:
+            node.metadata.pop(key, None)
+        return passage
+
+
+def _window(node: BaseNode, text: str) -> Window:
+    # Offsets of the children of a hierarchy count from the start of their parent.
+    in_document = NodeRelationship.PARENT not in node.relationships
+    return Window(
+        text=text,
+        own=node.get_content(metadata_mode=MetadataMode.NONE),
+        node_id=node.node_id,
+        start=getattr(node, "start_char_idx", None) if in_document else None,
+        previous_id=related_id(node, NodeRelationship.PREVIOUS),
+        next_id=related_id(node, NodeRelationship.NEXT),
+    )
+
+
+def _joined(windows: Sequence[Window], starts: Sequence[int]) -> JoinedText:
+    """The text of a group; of each window the hit's own text is what the passage is said to have of it."""
+    reach = 0
+    chunks: list[TextChunk] = []
+    for window, start in zip(windows, starts, strict=True):
+        end = start + len(window.text)
+        if end > reach:
+            chunks.append(TextChunk(window.text, start, end))
+            reach = end
+    text = join_texts(chunks).text
+    extents: list[Extent] = []
+    for window, start in zip(windows, starts, strict=True):
+        place, own = window.own_place, window.own.strip()
+        inner = Extent(0, len(window.text)) if place is None else Extent(place, place + len(own))
+        extents.append(Extent(start + inner.start, start + inner.end))
+    sources = [window.own_start if window.own_place is not None else None for window in windows]
+    return JoinedText(text, tuple(extents), tuple(sources), span=None, doubtful=frozenset())
+
+
+def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
+    """A copy of a node with another text."""
+    copy = node.model_copy()
+    # Past pydantic's validation of assignments: the values are what the fields hold, only extended.
+    fields = copy.__dict__
+    if isinstance(node, TextNode):
+        fields["text"] = text
+    else:
+        fields["text_resource"] = MediaResource(text=text)
+    provenance = Provenance("window", (node.node_id,), exact=False)
+    fields["metadata"] = {**node.metadata, PROVENANCE_KEY: provenance.to_metadata()}
+    fields["relationships"] = {**node.relationships}
+    for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+        excluded = fields[name]
+        fields[name] = [*excluded, *(key for key in (*keys, PROVENANCE_KEY) if key not in excluded)]
+    for name in ("embedding", "text_embedding", "start_char_idx", "end_char_idx"):
+        if name in fields:
+            fields[name] = None
+    return copy
