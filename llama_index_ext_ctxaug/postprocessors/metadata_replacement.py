@@ -219,9 +219,10 @@ def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
     provenance = Provenance("window", (node.node_id,), exact=False)
     fields["metadata"] = {**node.metadata, PROVENANCE_KEY: provenance.to_metadata()}
     fields["relationships"] = {**node.relationships}
+    hidden = [*keys, PROVENANCE_KEY]
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         excluded = fields[name]
-        fields[name] = [*excluded, *(key for key in (*keys, PROVENANCE_KEY) if key not in excluded)]
+        fields[name] = excluded + [key for key in hidden if key not in excluded]
     for name in ("embedding", "text_embedding", "start_char_idx", "end_char_idx"):
         if name in fields:
             fields[name] = None

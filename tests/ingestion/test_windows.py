@@ -1,0 +1,182 @@
+"""Window texts in metadata for the nodes of any parser."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import (
+    HierarchicalNodeParser,
+    SentenceSplitter,
+    SentenceWindowNodeParser,
+    TokenTextSplitter,
+)
+from llama_index.core.schema import Document, ImageNode, MetadataMode, NodeRelationship, RelatedNodeInfo
+from pydantic import ValidationError
+
+from llama_index_ext_ctxaug import NeighborLinker, WindowExtractor
+from llama_index_ext_ctxaug.testing import linked_document
+
+TEXT = " ".join(f"Sentence {n} of the harbor book says one more thing." for n in range(60))
+
+
+def windows(nodes: list, size: int = 1, **options: object) -> list[str]:
+    """The windows of nodes."""
+    return [node.metadata["window"] for node in WindowExtractor(window_size=size, **options)(nodes)]
+
+
+def test_window_of_each_chunk() -> None:
+    """A window is the text of that many chunks on each side, fewer at the edges of the document."""
+    nodes = linked_document(["a ", "b ", "c ", "d "])
+    assert windows(nodes) == ["a b ", "a b c ", "b c d ", "c d "]
+    assert windows(nodes, 9) == ["a b c d "] * 4
+
+
+def test_never_across_documents() -> None:
+    """A window ends where its document ends, also where a link leads on."""
+    first, second = linked_document(["a", "b"], source_id="one"), linked_document(["c", "d"], source_id="two")
+    first[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=second[0].node_id)
+    assert windows([*first, *second], 5) == ["ab", "ab", "cd", "cd"]
+
+
+def test_sides() -> None:
+    """The text before and the text after can be kept apart."""
+    nodes = linked_document(["a", "b", "c"])
+    out = WindowExtractor(window_size=1, layout="sides")(nodes)
+    assert [(n.metadata["previous_text"], n.metadata["next_text"]) for n in out] == [
+        ("", "b"),
+        ("a", "c"),
+        ("b", ""),
+    ]
+    assert "window" not in out[0].metadata
+
+
+def test_overlap_is_cut() -> None:
+    """Text that chunks share stands in a window once, and with "sides" not beside the chunk that has it."""
+    nodes = SentenceSplitter(chunk_size=60, chunk_overlap=25)([Document(text=TEXT)])
+    out = WindowExtractor(window_size=2, layout="sides")(nodes)
+    for node in out:
+        assert node.metadata["previous_text"] + node.text + node.metadata["next_text"] in TEXT
+
+
+@pytest.mark.parametrize("overlap", [0, 20])
+@pytest.mark.parametrize("splitter", [SentenceSplitter, TokenTextSplitter])
+def test_slice_of_the_document(splitter: type, overlap: int) -> None:
+    """The window of any text splitter's chunk is the document from the first to the last of its chunks."""
+    nodes = splitter(chunk_size=50, chunk_overlap=overlap)([Document(text=TEXT)])
+    for place, window in enumerate(windows(nodes, 2)):
+        first, last = nodes[max(0, place - 2)], nodes[min(len(nodes) - 1, place + 2)]
+        assert window == TEXT[first.start_char_idx : last.end_char_idx]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["One thing is so.", "好的。", "A much longer sentence stands here.", "你呢？走吧！"]
+            ),
+            st.sampled_from([" ", "\n", "\n\n", "   ", ""]),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(1, 4),
+    st.sampled_from([0, 10]),
+)
+def test_exact_with_the_document(parts: list[tuple[str, str]], size: int, overlap: int) -> None:
+    """With the document's text at hand, a window is its slice whatever white space was stripped."""
+    text = "".join(sentence + space for sentence, space in parts)
+    document = Document(text=text, id_="doc")
+    nodes = SentenceSplitter(chunk_size=30, chunk_overlap=overlap)([document])
+    out = WindowExtractor(window_size=size).extract(nodes, {"doc": text})
+    guessed = WindowExtractor(window_size=size)(nodes)
+    for node, same in zip(out, guessed, strict=True):
+        assert node.metadata["window"] in text
+        assert "".join(same.metadata["window"].split()) == "".join(node.metadata["window"].split())
+
+
+def test_hierarchy() -> None:
+    """Each level of a hierarchy has windows of its own, across the edges of parents."""
+    nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
+    leaves = [node for node in WindowExtractor(window_size=1)(nodes) if not node.child_nodes]
+    assert len({node.parent_node.node_id for node in leaves}) > 1
+    for before, leaf, after in zip(leaves, leaves[1:], leaves[2:], strict=False):
+        assert leaf.metadata["window"] == f"{before.text} {leaf.text} {after.text}"
+        assert leaf.metadata["window"] in TEXT
+
+
+def test_pages_of_a_file() -> None:
+    """With a linker that joins the pages of a file, windows run over the edges of pages."""
+    pages = [Document(text=f"Page {n}.", metadata={"file": "f", "page_label": str(n)}) for n in (9, 10)]
+    nodes = SentenceSplitter()(pages)
+    assert windows(nodes) == ["Page 9.", "Page 10."]
+    linker = NeighborLinker(document_key="file")
+    assert windows(nodes, linker=linker, chunk_separator="\n") == ["Page 9.\nPage 10."] * 2
+
+
+def test_hidden_from_embedding_and_llm() -> None:
+    """A window is in neither the text for embedding nor that for the LLM, and the node's own text stays."""
+    nodes = linked_document(["alpha", "beta"])
+    for node, out in zip(nodes, WindowExtractor()(nodes), strict=True):
+        assert out.text == node.text
+        for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+            assert out.get_content(mode) == node.get_content(mode)
+
+
+def test_stored_once() -> None:
+    """No window is stored in the relationships of neighbors, not even one that a parser left there."""
+    nodes = SentenceWindowNodeParser()([Document(text=TEXT)])
+    assert "window" in nodes[1].relationships[NodeRelationship.NEXT].metadata
+    out = WindowExtractor()(nodes)
+    for node in out:
+        assert all("window" not in info.metadata for info in node.relationships.values())
+    assert len(json.dumps([n.to_dict() for n in out])) < 0.75 * len(json.dumps([n.to_dict() for n in nodes]))
+
+
+def test_nothing_is_changed() -> None:
+    """Nodes that are handed in stay as they were, hashes included; a second run gives the same."""
+    nodes = SentenceWindowNodeParser()([Document(text=TEXT)])
+    before, hashes = copy.deepcopy(nodes), [node.hash for node in nodes]
+    out = WindowExtractor()(nodes)
+    assert nodes == before
+    assert [node.hash for node in nodes] == hashes
+    assert WindowExtractor()(out) == out
+
+
+def test_kinds_of_nodes_are_kept() -> None:
+    """An image node gets the text around it and stays an image node."""
+    nodes = linked_document(["a", "b"])
+    image = ImageNode(text="i", image_path="x.png", relationships=nodes[1].relationships, id_=nodes[1].id_)
+    out = WindowExtractor()([nodes[0], image])
+    assert isinstance(out[1], ImageNode)
+    assert (out[1].image_path, out[1].metadata["window"]) == ("x.png", "ai")
+
+
+def test_no_nodes() -> None:
+    """No nodes give no nodes."""
+    assert WindowExtractor()([]) == []
+
+
+def test_no_window_is_refused() -> None:
+    """A window of no chunks, and a misspelled parameter, are refused at construction."""
+    with pytest.raises(ValidationError):
+        WindowExtractor(window_size=0)
+    with pytest.raises(ValidationError):
+        WindowExtractor(windowsize=2)
+
+
+async def test_in_a_pipeline() -> None:
+    """An IngestionPipeline, sync and async, gives nodes with windows; saved and loaded it is the same."""
+    extractor = WindowExtractor(window_size=2, linker=NeighborLinker(document_key="file"))
+    assert WindowExtractor.from_json(extractor.to_json()) == extractor
+    splitter = SentenceSplitter(chunk_size=50, chunk_overlap=0, id_func=lambda i, doc: f"{doc.id_}-{i}")
+    pipeline = IngestionPipeline(transformations=[splitter, extractor])
+    documents = [Document(text=TEXT, id_="doc")]
+    nodes = await pipeline.arun(documents=documents)
+    assert nodes == IngestionPipeline(transformations=[splitter, extractor]).run(documents=documents)
+    assert nodes[0].metadata["window"] == TEXT[: nodes[2].end_char_idx]
