@@ -1,7 +1,7 @@
 """Acceptance of windows: LlamaIndex (LI-26 to LI-28), AutoRAG (AR-08), DocETL (DE-01 to DE-05), user reports.
 
 Without a counterpart here: of DE-01 the markers and the note of skipped characters (the text around a chunk
-is the document's own and nothing else), DE-04 (headings above a chunk: not a matter of windows), AR-01 to AR-07
+is the document's own and nothing else), DE-04 (headings above a chunk: no matter of windows), AR-01 to AR-07
 and AR-09 to AR-14 (neighbors and measures), LC-01 to LC-06 (parents by ids, score thresholds, redundant
 vectors; LangChain's users keep the text before and after a chunk, which is the last test of that group).
 B-7 to B-9 concern the splitters of LlamaIndex itself, which these transformations follow and do not replace:
