@@ -18,7 +18,11 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
+from llama_index_ext_ctxaug.events import (
+    ContextAugmentationEndEvent,
+    ContextAugmentationStartEvent,
+    is_observed,
+)
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.relationships import related_id
 from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
@@ -30,6 +34,8 @@ from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distin
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)
+
+_REPLACED = Provenance("window", (), exact=False).to_metadata()
 
 
 class MetadataReplacementPostProcessor(FlowPostprocessor):
@@ -91,38 +97,35 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         if not hits:
             return []
         name = self.class_name()
-        question = query.query_str if query else None
-        dispatcher.event(
-            ContextAugmentationStartEvent(augmenter=name, num_hits=len(hits), query_str=question)
-        )
-        windows = {hit.node.node_id: self._replacement(hit.node) for hit in hits}
-        self._warn([hit.node for hit in hits if windows[hit.node.node_id] is None])
-        result = self._merged(hits, windows) if self.merge_overlaps else []
-        result = result or [self._emit(hit, windows[hit.node.node_id]) for hit in hits]
-        dispatcher.event(
-            ContextAugmentationEndEvent(
-                augmenter=name,
-                num_hits=len(hits),
-                num_nodes=len(result),
-                added_node_ids=[],
-                reads=0,
-                rounds=0,
+        if observed := is_observed(dispatcher):
+            question = query.query_str if query else None
+            dispatcher.event(
+                ContextAugmentationStartEvent(augmenter=name, num_hits=len(hits), query_str=question)
             )
-        )
+        keys = self._keys
+        windows = {hit.node.node_id: _replacement(hit.node, keys) for hit in hits}
+        self._warn([hit.node for hit in hits if windows[hit.node.node_id] is None])
+        if self.merge_overlaps:
+            result = self._merged(hits, windows)
+        else:
+            result = [self._emit(hit, windows[hit.node.node_id]) for hit in hits]
+        if observed:
+            dispatcher.event(
+                ContextAugmentationEndEvent(
+                    augmenter=name,
+                    num_hits=len(hits),
+                    num_nodes=len(result),
+                    added_node_ids=[],
+                    reads=0,
+                    rounds=0,
+                )
+            )
         return result
 
     @property
     def _keys(self) -> list[str]:
         keys = self.target_metadata_key
         return [keys] if isinstance(keys, str) else keys
-
-    def _replacement(self, node: BaseNode) -> str | None:
-        """The first text under the keys; None where there is none."""
-        for key in self._keys:
-            value = node.metadata.get(key)
-            if isinstance(value, str) and value and not value.isspace():
-                return value
-        return None
 
     def _warn(self, nodes: Sequence[BaseNode]) -> None:
         if nodes:
@@ -175,6 +178,15 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         return passage
 
 
+def _replacement(node: BaseNode, keys: Sequence[str]) -> str | None:
+    """The first text under the keys; None where there is none."""
+    for key in keys:
+        value = node.metadata.get(key)
+        if isinstance(value, str) and value and not value.isspace():
+            return value
+    return None
+
+
 def _window(node: BaseNode, text: str) -> Window:
     # Offsets of the children of a hierarchy count from the start of their parent.
     in_document = NodeRelationship.PARENT not in node.relationships
@@ -216,13 +228,12 @@ def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
         fields["text"] = text
     else:
         fields["text_resource"] = MediaResource(text=text)
-    provenance = Provenance("window", (node.node_id,), exact=False)
-    fields["metadata"] = {**node.metadata, PROVENANCE_KEY: provenance.to_metadata()}
+    fields["metadata"] = {**node.metadata, PROVENANCE_KEY: {**_REPLACED, "hits": [node.node_id]}}
     fields["relationships"] = {**node.relationships}
     hidden = [*keys, PROVENANCE_KEY]
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         excluded = fields[name]
-        fields[name] = excluded + [key for key in hidden if key not in excluded]
+        fields[name] = [*excluded, *[key for key in hidden if key not in excluded]]
     for name in ("embedding", "text_embedding", "start_char_idx", "end_char_idx"):
         if name in fields:
             fields[name] = None
