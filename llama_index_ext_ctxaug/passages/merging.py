@@ -12,6 +12,9 @@ from llama_index_ext_ctxaug.passages.text import MIN_OVERLAP, common_length
 MAX_GAP = 2
 """Most characters of white space between windows that touch."""
 
+MAX_ADDED = 32
+"""Most characters that a parser adds to a window, such as a space between each two sentences."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -165,9 +168,20 @@ def _line(
 def _place(first: Window, second: Window) -> int | None:
     """Where in the first window's text the second begins; None where they have nothing in common."""
     place = _place_by_offsets(first, second)
-    if place is None:
-        place = _place_by_text(first, second)
-    return place
+    if place is not None:
+        return place
+    place = _place_by_text(first, second)
+    return place if place is not None and _may_stand(first, second, place) else None
+
+
+def _may_stand(first: Window, second: Window, place: int) -> bool:
+    """Whether offsets allow what equal text suggests: phrases that come again are far apart."""
+    if first.start is None or second.start is None:
+        return True
+    if abs(second.start - first.start) > len(first.text) + len(second.text):
+        return False
+    start, other = first.document_place, second.document_place
+    return start is None or other is None or abs(other - start - place) <= MAX_ADDED
 
 
 def _place_by_offsets(first: Window, second: Window) -> int | None:
