@@ -77,11 +77,20 @@ def stored(documents: list[Document], prose: int) -> list[str]:
         "SentenceSplitter(128) and WindowExtractor(3)": WindowExtractor(window_size=WINDOW)(chunks),
         "SentenceSplitter(128), no window": chunks,
     }
-    whole = size(upstream)
+    whole, bare = size(upstream), size(rows["the same sentences, no window"])
     lines = ["| | nodes | bytes a byte of prose | of LlamaIndex's |", "|---|---|---|---|"]
-    return lines + [
+    lines += [
         f"| {name} | {len(nodes)} | {size(nodes) / prose:.1f} | {size(nodes) / whole:.2f} |"
         for name, nodes in rows.items()
+    ]
+    return [
+        *lines,
+        "",
+        f"A window of {WINDOW} sentences on each side is {2 * WINDOW + 1} bytes a byte of prose, "
+        f"and without it the nodes take {bare / prose:.1f} (ids, relationships, templates, hashes): "
+        f"together {(bare / prose + 2 * WINDOW + 1) / (whole / prose):.2f} of LlamaIndex's, "
+        "which is the least for windows of single sentences in metadata as long as the nodes' other fields "
+        "stay as they are.",
     ]
 
 
