@@ -26,10 +26,10 @@ from llama_index_ext_ctxaug.events import (
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.relationships import related_id
 from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
-from llama_index_ext_ctxaug.passages.merging import Placed, Window, merge_windows
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance
 from llama_index_ext_ctxaug.passages.text import Extent, JoinedText, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.window_merging import Placed, Window, merge_windows
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from llama_index_ext_ctxaug.passages.merging import Placed, Window, merge_windows
+from llama_index_ext_ctxaug.passages.window_merging import Placed, Window, merge_windows
 
 SENTENCES = [f"Part {n} says {n * n}. " for n in range(12)]
 TEXT = "".join(SENTENCES)

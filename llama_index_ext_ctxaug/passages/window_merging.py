@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from llama_index_ext_ctxaug.passages.text import MIN_OVERLAP, common_length
+from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
 
 MAX_GAP = 2
 """Most characters of white space between windows that touch."""
