@@ -1,6 +1,6 @@
 """Reads from Redis and Postgres, against LlamaIndex's postprocessor in the same run.
 
-    python benchmarks/stores.py [--sizes 10000,100000,1000000] [--out benchmarks/results/stores.md]
+    python benchmarks/stores.py [--part stores|sizes] [--out benchmarks/results/stores.md]
 
 Starts its own servers. "local" is Redis on loopback and Postgres on its socket; "+0.5 ms" goes through
 a relay in a process of its own that makes each round trip 0.5 ms longer. Times are those of the best
@@ -218,48 +218,53 @@ def growth(at: str, sizes: Sequence[int]) -> Iterator[str]:
         yield f"| {nodes:,} | {statistics.median(times):.2f} | {ratio:.2f} |"
 
 
+def stores(socket: str) -> Iterator[str]:
+    """Rows of the table of stores: Redis and Postgres, local and with latency."""
+    documents = corpus()
+    local = f"postgres:none@/postgres?host={socket}"
+    with ValkeyServer() as redis:
+        url = urlsplit(redis.connection_url)
+        for docstore in (redis_store(redis.connection_url), postgres_store(local, "nodes")):
+            for document in documents:
+                docstore.add_documents(document)
+        yield from compare("Redis, local", lambda: redis_store(redis.connection_url), documents)
+        yield from compare("Postgres, local", lambda: postgres_store(local, "nodes"), documents)
+        with relayed((url.hostname, url.port)) as port:
+            through = f"redis://127.0.0.1:{port}"
+            yield from compare("Redis, +0.5 ms", lambda: redis_store(through), documents)
+        with relayed(f"{socket}/.s.PGSQL.5432") as port:
+            at = f"postgres:none@127.0.0.1:{port}/postgres"
+            yield from compare("Postgres, +0.5 ms", lambda: postgres_store(at, "nodes"), documents)
+
+
 def main() -> None:
     """Run all and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="10000,100000,1000000")
+    parser.add_argument("--part", choices=["stores", "sizes"], help="both, where it is left out")
+    parser.add_argument("--sizes", default="10000,100000,1000000", help="nodes in the table")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     sizes = [int(size) for size in arguments.sizes.split(",") if size]
-    documents = corpus()
+    lines = ["# Reads from a remote docstore", "", "Measured by `benchmarks/stores.py`.", ""]
     postgres = get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete")
-    lines = [
-        "# Reads from a remote docstore",
-        "",
-        "Measured by `benchmarks/stores.py`: best run in ms; upstream is llama-index-core's postprocessor.",
-        "",
-        "| store | case | call | upstream | this package | times faster |",
-        "|---|---|---|---|---|---|",
-    ]
+    socket = str(postgres.get_postmaster_info().socket_dir)
     try:
-        with ValkeyServer() as redis:
-            socket = postgres.get_postmaster_info().socket_dir
-            local = f"postgres:none@/postgres?host={socket}"
-            for docstore in (redis_store(redis.connection_url), postgres_store(local, "nodes")):
-                for document in documents:
-                    docstore.add_documents(document)
-            address = urlsplit(redis.connection_url)
-            lines += compare("Redis, local", lambda: redis_store(redis.connection_url), documents)
-            lines += compare("Postgres, local", lambda: postgres_store(local, "nodes"), documents)
-            with relayed((address.hostname, address.port)) as port:
-                lines += compare(
-                    "Redis, +0.5 ms", lambda: redis_store(f"redis://127.0.0.1:{port}"), documents
-                )
-            with relayed(f"{socket}/.s.PGSQL.5432") as port:
-                at = f"postgres:none@127.0.0.1:{port}/postgres"
-                lines += compare("Postgres, +0.5 ms", lambda: postgres_store(at, "nodes"), documents)
-        if sizes:
+        if arguments.part != "sizes":
             lines += [
+                "Best run in ms; upstream is llama-index-core's postprocessor, in the same run:",
                 "",
+                "| store | case | call | upstream | this package | times faster |",
+                "|---|---|---|---|---|---|",
+                *stores(socket),
+                "",
+            ]
+        if arguments.part != "stores":
+            lines += [
                 "A query (20 hits in documents picked at random, 3 hops both ways) on Postgres, local:",
                 "",
                 "| nodes in the table | median ms | to the first |",
                 "|---|---|---|",
-                *growth(local, sizes),
+                *growth(f"postgres:none@/postgres?host={socket}", sizes),
             ]
     finally:
         postgres.cleanup()

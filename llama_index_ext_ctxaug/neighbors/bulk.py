@@ -243,7 +243,7 @@ def _select_postgres(table_class: Any, keys: Keys) -> tuple[Any, dict[str, Any]]
 
 @lru_cache(maxsize=64)
 def _postgres_statement(table: Any, collections: int) -> Any:
-    from sqlalchemy import ARRAY, String, and_, any_, bindparam, or_, select
+    from sqlalchemy import ARRAY, String, Text, and_, any_, bindparam, cast, or_, select
 
     c = table.c
     each = (
@@ -253,7 +253,7 @@ def _postgres_statement(table: Any, collections: int) -> Any:
         )
         for place in range(collections)
     )
-    return select(c.namespace, c.key, c.value).where(or_(*each))
+    return select(c.namespace, c.key, cast(c.value, Text)).where(or_(*each))
 
 
 def _read_duckdb(kvstore: Any, keys: Keys) -> Values:

@@ -20,6 +20,7 @@ from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 from llama_index.core.storage.docstore.utils import json_to_doc
+from pydantic_core import from_json
 
 from llama_index_ext_ctxaug.neighbors.bulk import (
     BulkRead,
@@ -262,10 +263,17 @@ def _reads_many(method: Any, core: Any) -> bool:
 
 def _decode(decode: Callable[[Any], T], id_: str, value: Any) -> T | None:
     try:
-        return decode(loads(value) if isinstance(value, (str, bytes, bytearray)) else value)
+        return decode(_parsed(value) if isinstance(value, (str, bytes, bytearray)) else value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         _warn_unreadable(id_, error)
         return None
+
+
+def _parsed(text: str | bytes | bytearray) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return loads(text)  # it is slower, and takes the lone surrogates that Python's JSON may hold
 
 
 def _ref_doc_info(value: Mapping[str, Any]) -> RefDocInfo:

@@ -368,3 +368,12 @@ def test_side_by_side_is_faster_than_the_loop(postprocess: Postprocess) -> None:
         postprocess(augmenter, hits(chain, [30]))
         seconds[limit] = time.perf_counter() - start
     assert seconds[8] < seconds[1] / 2
+
+
+def test_records_with_lone_surrogates_are_read(make_redis_docstore: Callable[[], RedisDocumentStore]) -> None:
+    """Text that Python's JSON takes and stricter readers refuse comes back as it was."""
+    docstore = make_redis_docstore()
+    chain = linked_document(["first", "half a pair: \ud83d", "third"])
+    docstore.add_documents(chain)
+    nodes = PrevNextNodePostprocessor(docstore=docstore, num_nodes=2).postprocess_nodes(hits(chain, [0]))
+    assert nodes[1].text == "half a pair: \ud83d"
