@@ -29,7 +29,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.utils import get_tokenizer
 from llama_index.retrievers.bm25 import BM25Retriever
 
-from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor, Provenance, read_provenance
 from llama_index_ext_ctxaug.testing import ObservedDocstore
 
 QUESTION = "What happens when a generator function is called?"
@@ -50,10 +50,11 @@ def main() -> int:
         documents
     )
     docstore = SimpleDocumentStore()
-    docstore.add_documents(nodes)
+    docstore.add_documents([*documents, *nodes])  # the documents tell what stands between the chunks
     observed = ObservedDocstore(docstore)  # counts the reads; use your docstore as it is
     retriever = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=min(options.top_k, len(nodes)))
     augmenter = PrevNextNodePostprocessor(docstore=observed, num_nodes=options.num_nodes, mode="both")
+    as_passages = augmenter.model_copy(update={"output": "passages"})
 
     hits = [hit for hit in retriever.retrieve(options.question) if hit.score]
     print_title(f"{len(documents)} documents, {len(nodes)} chunks. {options.question}")
@@ -63,6 +64,12 @@ def main() -> int:
     print_context("Without augmentation", hits)
     augmented = augmenter.postprocess_nodes(hits)
     print_context("With PrevNextNodePostprocessor", augmented, reads=len(observed.batches))
+    observed.reset()
+    passages = as_passages.postprocess_nodes(hits)
+    saved = 1 - count_tokens(passages) / count_tokens(augmented)
+    print_context('The same with output="passages"', passages, reads=len(observed.batches))
+    print(f"\nThe passages hold the same text in {saved:.0%} fewer tokens: what chunks share stands once,")
+    print("and so does the metadata of chunks that are one passage.")
 
     llm, answers = choose_llm()
     engine = RetrieverQueryEngine(
@@ -137,16 +144,28 @@ def choose_llm() -> tuple[LLM, bool]:
 
 def print_context(title: str, nodes: list[NodeWithScore], reads: int = 0) -> None:
     """Print the nodes in the order in which a model reads them, hits and neighbors told apart."""
-    tokenizer = get_tokenizer()
-    tokens = sum(len(tokenizer(hit.node.get_content(metadata_mode=MetadataMode.LLM))) for hit in nodes)
-    print_title(f"{title}: {len(nodes)} nodes, {tokens} tokens, batched reads: {reads}")
+    print_title(f"{title}: {len(nodes)} nodes, {count_tokens(nodes)} tokens, batched reads: {reads}")
     for hit in nodes:
         provenance = read_provenance(hit.node)
-        kind = "hit" if provenance is None else f"{provenance.role}, {provenance.hops} away"
+        kind = "hit" if provenance is None else describe(provenance)
         score = "" if hit.score is None else f", score {hit.score:.2f}"
         print(f"[{kind}{score}] {origin(hit.node)}")
-        mark = "| " if provenance is None else "  "
+        mark = "  " if provenance and provenance.role == "neighbor" else "| "
         print(textwrap.indent(wrap(shorten(hit.node.get_content(MetadataMode.NONE))), mark, lambda _: True))
+
+
+def count_tokens(nodes: list[NodeWithScore]) -> int:
+    """Tokens of what a model gets to read."""
+    tokenizer = get_tokenizer()
+    return sum(len(tokenizer(hit.node.get_content(metadata_mode=MetadataMode.LLM))) for hit in nodes)
+
+
+def describe(provenance: Provenance) -> str:
+    """Where an added or made node comes from."""
+    if provenance.role == "passage":
+        roles = [piece.role for piece in provenance.pieces]
+        return f"passage of {roles.count('hit')} hits and {roles.count('neighbor')} neighbors"
+    return f"{provenance.role}, {provenance.hops} away"
 
 
 def origin(node: BaseNode) -> str:
