@@ -4,6 +4,7 @@ from llama_index_ext_ctxaug.errors import (
     ConfigurationError,
     ContextAugmentationError,
     MissingNodeError,
+    RefusedNodeError,
     UnclearAnswerError,
 )
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
@@ -14,6 +15,7 @@ from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
 from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
+from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PROVENANCE_KEY",
+    "AutoMergingPostprocessor",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
@@ -40,6 +43,7 @@ __all__ = [
     "Reach",
     "SentenceWindowParser",
     "SentencexSplitter",
+    "RefusedNodeError",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
     "WindowExtractor",

@@ -46,6 +46,7 @@ class Growth:
         passes: whether a node may be added.
         chunks: hits and neighbors by node id; a policy may take chunks out or put others in.
         missing: ids that links name and the store does not have, in the order of the hits.
+        refused: nodes that a policy needed and could not take, to be reported, each with the reason.
         stops: how often growth ended for which reason.
         repaired: adjacencies that the nodes' own relationships do not state.
     """
@@ -55,6 +56,7 @@ class Growth:
     passes: Limit
     chunks: dict[str, Chunk] = field(init=False)
     missing: dict[str, None] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     repaired: set[Edge] = field(default_factory=set)
 
@@ -78,7 +80,7 @@ class Growth:
             yield from self.reader.advance(self._read_ahead(reaches))
         walks = yield from self.reader.advance(self._tasks(reaches))
         place = {
-            id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: _best_first(self.hits[id_])))
+            id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: best_first(self.hits[id_])))
         }
         reached: dict[str, list[tuple[int, int, str]]] = {}
         for one in walks:
@@ -172,6 +174,7 @@ class Growth:
                     yield (id_, beside)
 
 
-def _best_first(hit: Chunk) -> tuple[bool, float, int]:
+def best_first(hit: Chunk) -> tuple[bool, float, int]:
+    """A sort key for chunks: the best score first, then the first rank."""
     scored, score = score_key(hit.score)
     return (not scored, -score, hit.rank)

@@ -35,7 +35,7 @@ class Chunk:
         hits: ids of the hits it belongs to, nearest first; its own id for a hit.
         rank: for a hit its position in the incoming list, for others that of their nearest hit.
         hops: links between it and its nearest hit; 0 for a hit.
-        score: for a hit its own; for others what the score rule gave.
+        score: for hits and parents what they go out with, for a neighbor that of its nearest hit.
         origin: the object that came in, for a hit that goes out unchanged.
         stopped_previous: why growth towards the start of the document ended here, if it did.
         stopped_next: why growth towards the end of the document ended here, if it did.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+MergedScore = Literal["max", "mean"]
 NeighborScore = Literal["none", "inherit", "decay"]
 
 PassageScore = Literal["best", "mean", "reciprocal_rank_sum"]
@@ -40,6 +41,22 @@ def neighbor_score(score: float | None, hops: int, rule: NeighborScore, decay: f
     return score * factor if score >= 0 else score / factor
 
 
+def merged_score(scores: Iterable[float | None], rule: MergedScore) -> float | None:
+    """The score of a node that takes the place of others; those without a score have no say.
+
+    Args:
+        scores: the scores of what it takes the place of; their order does not matter.
+        rule: "max" gives the best, "mean" the mean.
+
+    Returns:
+        The score; None where none of them has one.
+    """
+    scored = [score for score in scores if score is not None and not math.isnan(score)]
+    if not scored:
+        return None
+    return max(scored) if rule == "max" else math.fsum(scored) / len(scored)
+
+
 def passage_score(hits: Sequence[tuple[float | None, int]], rule: PassageScore) -> float | None:
     """The score of a passage from those of its hits.
 
@@ -55,7 +72,4 @@ def passage_score(hits: Sequence[tuple[float | None, int]], rule: PassageScore) 
         return None
     if rule == "reciprocal_rank_sum":
         return math.fsum(1 / (rank + 1) for _, rank in hits)
-    scores = [score for score, _ in hits if score is not None and not math.isnan(score)]
-    if not scores:
-        return None
-    return max(scores) if rule == "best" else math.fsum(scores) / len(scores)
+    return merged_score((score for score, _ in hits), "max" if rule == "best" else "mean")

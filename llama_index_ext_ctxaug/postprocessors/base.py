@@ -20,7 +20,7 @@ from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
-from llama_index_ext_ctxaug.errors import MissingNodeError
+from llama_index_ext_ctxaug.errors import ContextAugmentationError, MissingNodeError, RefusedNodeError
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
@@ -261,15 +261,15 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         provenance = Provenance(
             chunk.role, chunk.hits, chunk.hops, chunk.stopped_previous, chunk.stopped_next
         )
-        score = neighbor_score(chunk.score, chunk.hops, self.neighbor_score, self.score_decay)
+        score = chunk.score
+        if chunk.role == "neighbor":
+            score = neighbor_score(score, chunk.hops, self.neighbor_score, self.score_decay)
         return NodeWithScore(node=with_provenance(chunk.node, provenance), score=score)
 
     def _report_missing(self, growth: Growth) -> Flow[None]:
-        """One warning, or with `strict` an error, for all that the docstore does not have."""
+        """One warning, or with `strict` an error, for all that is not there or could not be taken."""
         reader, hits = growth.reader, growth.hits
-        if not growth.missing and not reader.stored:
-            return
-        if all(node is None for node in reader.stored.values()):
+        if reader.stored and all(node is None for node in reader.stored.values()):
             yield from reader.fetch([Want(copies=list(hits))])
             if all(reader.copy(id_) is None for id_ in hits):
                 self._complain(
@@ -278,16 +278,24 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
                     "pipeline holds documents, not their chunks: call docstore.add_documents(nodes)"
                 )
                 return
+        problems = []
         if growth.missing:
             first = next(iter(growth.missing))
-            self._complain(
+            problems.append(
                 f"{len(growth.missing)} linked nodes are not in the docstore (the first is {first!r}); "
                 "growth ended there"
             )
+        if growth.refused:
+            first, reason = next(iter(growth.refused.items()))
+            problems.append(
+                f"{len(growth.refused)} linked nodes could not be taken (the first is {first!r}: {reason})"
+            )
+        if problems:
+            self._complain("; ".join(problems), MissingNodeError if growth.missing else RefusedNodeError)
 
-    def _complain(self, message: str) -> None:
+    def _complain(self, message: str, error: type[ContextAugmentationError] = MissingNodeError) -> None:
         if self.strict:
-            raise MissingNodeError(f"{self.class_name()}: {message}")
+            raise error(f"{self.class_name()}: {message}")
         logger.warning("%s: %s", self.class_name(), message)
 
 

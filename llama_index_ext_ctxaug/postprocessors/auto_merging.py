@@ -1,0 +1,295 @@
+"""The parent's text in place of its chunks, where enough of them were retrieved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+from llama_index.core.bridge.pydantic import Field, model_validator
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.utils import get_tokenizer
+from typing_extensions import Self
+
+from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.ancestry import Ancestry
+from llama_index_ext_ctxaug.neighbors.growth import Growth, nearest_first
+from llama_index_ext_ctxaug.neighbors.reading import Want
+from llama_index_ext_ctxaug.passages.merging import (
+    BudgetRule,
+    ShareRule,
+    Tree,
+    merge_by_budget,
+    merge_by_share,
+    pieces,
+)
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.scores import MergedScore, merged_score, score_key
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+
+
+class AutoMergingPostprocessor(ContextAugmenter):
+    """Puts a parent in the place of its children where enough of them were retrieved, level by level.
+
+    What LlamaIndex's `AutoMergingRetriever` does, after any retriever. A merged parent counts as a
+    retrieved child of its own parent, up to the fixed point. With `simple_ratio_thresh=0` and
+    `max_levels=1` it is the parent-document retriever: every chunk gives way to its parent.
+
+    **Requires**: a docstore that holds the parents, with PARENT relationships on the chunks and CHILD
+    relationships on the parents, as `HierarchicalNodeParser` sets them. No query is needed.
+
+    **Guarantees**: each hit goes out, or exactly one node above it does; never a node and one above it. A
+    retrieved parent takes in retrieved children whatever their share, and keeps the best score. A merged
+    parent stands at the rank of its first child, and its provenance names the hits below it, best first. The
+    order of the hits shows in ranks alone. A higher threshold only splits what a lower one merges.
+
+    **On failure**: a parent that is missing, lists no children, has no text, is of another document or is
+    refused by `neighbor_filters` does not merge: its children stay, with one warning a call, or an
+    error with `strict=True`. Links that run in a ring, or that the parent's list contradicts, are none.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import AutoMergingPostprocessor
+
+        docstore.add_documents(nodes)  # all levels; the index holds the leaves
+        merger = AutoMergingPostprocessor(docstore=docstore, simple_ratio_thresh=0.5)
+        engine = index.as_query_engine(similarity_top_k=12, node_postprocessors=[merger])
+        ```
+    """
+
+    simple_ratio_thresh: float = Field(
+        default=0.5, ge=0, le=1, description="A parent merges where the retrieved share of it exceeds this."
+    )
+    inclusive: bool = Field(default=False, description="Whether the threshold itself is enough.")
+    weigh_by: Literal["count", "tokens"] = Field(
+        default="count",
+        description="The share: of the number of children, or of the parent's tokens.",
+    )
+    min_children: int = Field(
+        default=1, ge=1, description="Fewest distinct children for a merge, those filled in included."
+    )
+    max_levels: int | None = Field(
+        default=None, ge=1, description="Most levels between a hit and what replaces it; None for no limit."
+    )
+    fill_gaps: int = Field(
+        default=1,
+        ge=0,
+        description="Most children between two retrieved siblings that are filled in; 0 for none.",
+    )
+    parent_score: MergedScore = Field(
+        default="max", description="Score of a merged parent, from its scored children: max or mean."
+    )
+    sort_by_score: bool = Field(
+        default=True, description="Order by score, None last; else reading order, by rank."
+    )
+    merge_rule: Literal["ratio", "budget"] = Field(
+        default="ratio",
+        description="ratio: the share decides; budget: HiChunk's rule, harder the more tokens are used.",
+    )
+    token_budget: int | None = Field(default=None, ge=1, description="Tokens of the output.")
+
+    @model_validator(mode="after")
+    def _budget_is_given(self) -> Self:
+        if self.merge_rule == "budget" and self.token_budget is None:
+            raise ConfigurationError(
+                f"{self.class_name()}: merge_rule='budget' needs token_budget, got None; "
+                "set token_budget to the tokens that the context may have"
+            )
+        return self
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        merge = _Merge(self, growth)
+        merge.decide()
+        while growth.reader.lacks(want := merge.want()):
+            yield from growth.reader.fetch([want])
+            merge.decide()
+        merge.report()
+        merge.carry_out()
+
+    def _output(self, passages: list[Passage]) -> list[NodeWithScore]:
+        if not self.sort_by_score:
+            return super()._output(passages)
+        chunks = [chunk for passage in passages for chunk in passage.chunks]
+        chunks.sort(key=lambda chunk: chunk.rank)
+        result = [self._emit(chunk) for chunk in chunks]
+        result.sort(key=lambda node: score_key(node.score), reverse=True)
+        return result
+
+
+class _Merge:
+    """One call: decides anew after each round of reading, and in the end puts the chunks into place."""
+
+    def __init__(self, policy: AutoMergingPostprocessor, growth: Growth) -> None:
+        self.policy = policy
+        self.growth = growth
+        self.ancestry = Ancestry(growth.links, {id_: chunk.node for id_, chunk in growth.hits.items()})
+        self.tree = Tree({}, {})
+        self.levels: dict[str, int] = {}
+        self.standing: Mapping[str, None] = {}
+        self.pieces: Mapping[str | None, list[str]] = {}
+        self.gaps: dict[str, tuple[str, str]] = {}
+        self._parents: dict[str, BaseNode] = {}
+        self._fillers: dict[str, BaseNode | None] = {}
+        self._lengths: dict[str, int] = {}
+
+    def decide(self) -> None:
+        """Which parents merge, which gaps are filled, as far as can be told from the nodes in hand."""
+        hits = self.growth.hits
+        self.tree = self.ancestry.tree(self.gaps)
+        self.levels = self.tree.distances(hits)
+        self.standing = self._merged()
+        self.pieces = pieces(dict.fromkeys((*hits, *self.standing)), self.tree, self.standing)
+        siblings: dict[str, list[str]] = {}
+        for id_ in self.pieces[None]:
+            if (parent_id := self.tree.parents.get(id_)) is not None:
+                siblings.setdefault(parent_id, []).append(id_)
+        self.gaps = {}
+        for parent_id, present in siblings.items():
+            between = self.tree.gaps(parent_id, present, self.policy.fill_gaps)
+            # A child with a hit below it stays out: it would take that hit's place.
+            self.gaps.update((id_, ends) for id_, ends in between.items() if id_ not in self.levels)
+
+    def want(self) -> Want:
+        """What to read before deciding again."""
+        limit = self.policy.max_levels
+        climbing = [id_ for id_ in self.pieces[None] if limit is None or self.levels[id_] < limit]
+        return self.ancestry.want(self.tree, self.standing.keys() | self.gaps.keys(), climbing, self.gaps)
+
+    def report(self) -> None:
+        """Note the parents of what goes out that are missing, or cannot be their parents."""
+        growth = self.growth
+        for id_ in self.pieces[None]:
+            parent_id = self.tree.parents.get(id_)
+            if id_ in self.ancestry.unfit:
+                unfit_id, reason = self.ancestry.unfit[id_]
+                growth.refused.setdefault(unfit_id, reason)
+            elif parent_id is None or self.ancestry.is_open(parent_id):
+                continue
+            elif self.ancestry.node(parent_id) is None:
+                growth.missing[parent_id] = None
+            elif parent_id not in self.tree.children:
+                growth.refused.setdefault(parent_id, "no_children")
+        growth.missing.update((id_, None) for id_ in self.gaps if self.ancestry.node(id_) is None)
+        growth.stops.update(growth.refused.values())
+        if growth.missing:
+            growth.stops["missing"] += len(growth.missing)
+
+    def carry_out(self) -> None:
+        """Put the merged parents and the filled gaps among the chunks, in the place of what they replace."""
+        hits, scores = self.growth.hits, self._scores()
+        below: dict[str, list[str]] = {}
+        for id_ in hits:
+            way = [above for above in self.tree.above(id_) if above in self.standing]
+            below.setdefault(way[-1] if way else id_, []).append(id_)
+        chunks: dict[str, Chunk] = {}
+        for id_ in self.pieces[None]:
+            if id_ in self.pieces:
+                chunks[id_] = self._parent(id_, below[id_], scores[id_])
+            else:
+                chunks[id_] = hits[id_]
+        for id_, ends in self.gaps.items():
+            node = self._filler(self.tree.parents[ends[0]], id_)
+            if node and not any(above in self.standing for above in self.tree.above(id_)):
+                chunks[id_] = self._filled(node, ends, chunks)
+        self.growth.chunks = chunks
+
+    def _merged(self) -> dict[str, None]:
+        policy, hits = self.policy, self.growth.hits
+        if policy.merge_rule == "budget" and policy.token_budget is not None:
+            by_budget = BudgetRule(policy.token_budget, self._tokens, policy.min_children)
+            best_first = sorted(hits, key=lambda id_: score_key(hits[id_].score), reverse=True)
+            return merge_by_budget(best_first, self.tree, by_budget, self._may_merge)
+        by_tokens = policy.weigh_by == "tokens"
+        rule = ShareRule(
+            policy.simple_ratio_thresh,
+            policy.inclusive,
+            policy.min_children,
+            self._tokens if by_tokens else None,
+        )
+
+        def fill(parent_id: str, present: Sequence[str]) -> Iterable[str]:
+            gaps = self.tree.gaps(parent_id, present, policy.fill_gaps)
+            return [id_ for id_ in gaps if self._filler(parent_id, id_)] if by_tokens else gaps
+
+        return merge_by_share(hits, self.tree, rule, self._may_merge, fill)
+
+    def _may_merge(self, parent_id: str) -> bool:
+        limit = self.policy.max_levels
+        if limit is not None and self.levels[parent_id] > limit:
+            return False
+        if parent_id in self._parents:
+            return True
+        node = self.ancestry.node(parent_id)
+        if node is None or parent_id in self.growth.refused:
+            return False
+        reason = self.growth.passes(node) if _text(node).strip() else "no_text"
+        if reason:
+            self.growth.refused[parent_id] = reason
+        else:
+            self._parents[parent_id] = node
+        return reason is None
+
+    def _filler(self, parent_id: str, node_id: str) -> BaseNode | None:
+        """The child in a gap, if it is in hand, may be added, and hides no hit."""
+        node, parent = self.ancestry.node(node_id), self.ancestry.node(parent_id)
+        if node is None or parent is None or node_id in self.levels:
+            return None
+        if node_id not in self._fillers:
+            fits = self.ancestry.same_document(node, parent)
+            reason = self.growth.passes(node) if fits else "other_document"
+            self.growth.stops.update((reason,) if reason else ())
+            self._fillers[node_id] = None if reason else node
+        return self._fillers[node_id]
+
+    def _scores(self) -> dict[str, float | None]:
+        """The scores of all that stands, from below: a retrieved parent keeps the best of its two scores."""
+        scores = {id_: chunk.score for id_, chunk in self.growth.hits.items()}
+        replaced = [(id_, ids) for id_, ids in self.pieces.items() if id_ is not None]
+        replaced.sort(key=lambda item: sum(1 for _ in self.tree.above(item[0])), reverse=True)
+        for id_, ids in replaced:
+            score = merged_score((scores[piece] for piece in ids), self.policy.parent_score)
+            scores[id_] = max(score, scores.get(id_), key=score_key)
+        return scores
+
+    def _parent(self, parent_id: str, hit_ids: list[str], score: float | None) -> Chunk:
+        hits = self.growth.hits
+        hit_ids = sorted(hit_ids, key=self.tree.path)
+        hit_ids.sort(key=lambda id_: score_key(hits[id_].score), reverse=True)
+        rank = min(hits[id_].rank for id_ in hit_ids)
+        if parent_id in hits:
+            return replace(hits[parent_id], hits=tuple(hit_ids), rank=rank, score=score, origin=None)
+        return Chunk(
+            self._parents[parent_id],
+            "parent",
+            tuple(hit_ids),
+            rank,
+            hops=self.levels[parent_id],
+            score=score,
+        )
+
+    def _filled(self, node: BaseNode, ends: tuple[str, str], chunks: Mapping[str, Chunk]) -> Chunk:
+        places = self.tree.children[self.tree.parents[ends[0]]].places
+        by = [(abs(places[end] - places[node.node_id]), chunks[end]) for end in ends]
+        by.sort(key=nearest_first)
+        (hops, nearest), (_, other) = by
+        hits = tuple(dict.fromkeys((*nearest.hits, *other.hits)))
+        return Chunk(node, "neighbor", hits, nearest.rank, hops=hops, score=nearest.score)
+
+    def _tokens(self, node_id: str) -> int:
+        """Length of a node's text, counted once; 0 for a node that is not in hand."""
+        if node_id not in self._lengths:
+            node = self.ancestry.node(node_id)
+            if node is None:
+                return 0
+            self._lengths[node_id] = len(self._tokenizer(_text(node)))
+        return self._lengths[node_id]
+
+    @cached_property
+    def _tokenizer(self) -> Callable[[str], Sequence[object]]:
+        return get_tokenizer()
+
+
+def _text(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.NONE)
