@@ -60,7 +60,7 @@ def test_the_wrong_link_of_a_ring_goes(order: int) -> None:
 
 
 def test_a_ring_that_all_lists_confirm_goes_whole() -> None:
-    """Two nodes that are each other's parent and child have no parent; what hangs below them keeps its own."""
+    """Two nodes that are each other's parent and child have no parent; what hangs below keeps its own."""
     found = tree(P="Q a", Q="P")
     assert found.parents == {"a": "P"}
 
@@ -174,7 +174,7 @@ def test_a_merge_makes_the_grandparent_eligible() -> None:
 
 
 def test_a_hit_that_does_not_fit_is_passed_over() -> None:
-    """A hit over the rest of the budget leaves it to the ones after it; one below a kept parent costs nothing."""
+    """A hit over the rest of the budget leaves it to later ones; one below a kept parent costs nothing."""
     found = tree(P="a b c")
     assert set(merge_by_budget(["a", "b", "long", "c"], found, BudgetRule(600, tokens), every)) == {"P"}
     assert set(merge_by_budget(["long", "a"], found, BudgetRule(600, tokens), every)) == {"a"}
