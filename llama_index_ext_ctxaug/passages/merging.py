@@ -218,13 +218,15 @@ class BudgetRule:
 
     Attributes:
         budget: tokens of the whole output.
-        tokens: length of a node.
+        tokens: length of a node's text.
         min_children: least number of children; less than two counts as two.
+        cost: tokens that a node takes of the budget; None where that is its length.
     """
 
     budget: int
     tokens: Tokens
     min_children: int = 2
+    cost: Tokens | None = None
 
     def merges(self, parent_id: str, kept: Sequence[str], used: int) -> bool:
         """Whether a parent merges.
@@ -236,9 +238,14 @@ class BudgetRule:
         """
         if len(kept) < max(2, self.min_children):
             return False
-        length = self.tokens(parent_id)
-        bar = length / 3 * (1 + used / self.budget)
-        return sum(map(self.tokens, kept)) >= bar and self.budget - used >= length
+        if self.budget - used < self.price(parent_id):
+            return False
+        bar = self.tokens(parent_id) / 3 * (1 + used / max(self.budget, 1))
+        return sum(map(self.tokens, kept)) >= bar
+
+    def price(self, node_id: str) -> int:
+        """Tokens that a node takes of the budget."""
+        return (self.cost or self.tokens)(node_id)
 
 
 def merge_by_budget(hits: Iterable[str], tree: Tree, rule: BudgetRule, allowed: Allowed) -> dict[str, None]:
@@ -261,13 +268,13 @@ def merge_by_budget(hits: Iterable[str], tree: Tree, rule: BudgetRule, allowed: 
     def keep(node_id: str) -> None:
         for id_ in below(node_id):
             del kept[id_]
-        kept[node_id] = rule.tokens(node_id)
+        kept[node_id] = rule.price(node_id)
 
     for hit in hits:
         if not kept.keys().isdisjoint(tree.above(hit)):
             continue
         freed = sum(kept[id_] for id_ in below(hit))
-        if sum(kept.values()) - freed + rule.tokens(hit) > rule.budget:
+        if sum(kept.values()) - freed + rule.price(hit) > rule.budget:
             continue
         keep(hit)
         for parent in tree.above(hit):

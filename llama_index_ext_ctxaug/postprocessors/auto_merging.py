@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field, model_validator
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from llama_index.core.utils import get_tokenizer
 from typing_extensions import Self
 
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.ancestry import Ancestry
-from llama_index_ext_ctxaug.neighbors.growth import Growth, nearest_first
+from llama_index_ext_ctxaug.neighbors.growth import Growth, best_first
 from llama_index_ext_ctxaug.neighbors.reading import Want
+from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.passages.merging import (
     BudgetRule,
     ShareRule,
@@ -25,9 +24,11 @@ from llama_index_ext_ctxaug.passages.merging import (
     merge_by_share,
     pieces,
 )
-from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage, Role
 from llama_index_ext_ctxaug.passages.scores import MergedScore, merged_score, score_key
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.postprocessors.output import Writer
+from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 
 
 class AutoMergingPostprocessor(ContextAugmenter):
@@ -88,7 +89,6 @@ class AutoMergingPostprocessor(ContextAugmenter):
         default="ratio",
         description="ratio: the share decides; budget: HiChunk's rule, harder the more tokens are used.",
     )
-    token_budget: int | None = Field(default=None, ge=1, description="Tokens of the output.")
 
     @model_validator(mode="after")
     def _budget_is_given(self) -> Self:
@@ -100,7 +100,9 @@ class AutoMergingPostprocessor(ContextAugmenter):
         return self
 
     def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
-        merge = _Merge(self, growth)
+        counts = self.merge_rule == "budget" or self.weigh_by == "tokens"
+        tokenizer = (yield from tokenizer_or_default(self.tokenizer)) if counts else None
+        merge = _Merge(self, growth, tokenizer)
         merge.decide()
         while growth.reader.lacks(want := merge.want()):
             yield from growth.reader.fetch([want])
@@ -108,22 +110,23 @@ class AutoMergingPostprocessor(ContextAugmenter):
         merge.report()
         merge.carry_out()
 
-    def _output(self, passages: list[Passage]) -> list[NodeWithScore]:
+    def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         if not self.sort_by_score:
-            return super()._output(passages)
-        chunks = [chunk for passage in passages for chunk in passage.chunks]
-        chunks.sort(key=lambda chunk: chunk.rank)
-        result = [self._emit(chunk) for chunk in chunks]
-        result.sort(key=lambda node: score_key(node.score), reverse=True)
-        return result
+            return super()._output(passages, writer)
+        if self.output == "nodes":
+            chunks = sorted((c for passage in passages for c in passage.chunks), key=lambda c: c.rank)
+            passages = [Passage([chunk]) for chunk in chunks]
+        result = super()._output(passages, writer)
+        return sorted(result, key=lambda hit: score_key(hit.score), reverse=True)
 
 
 class _Merge:
     """One call: decides anew after each round of reading, and in the end puts the chunks into place."""
 
-    def __init__(self, policy: AutoMergingPostprocessor, growth: Growth) -> None:
+    def __init__(self, policy: AutoMergingPostprocessor, growth: Growth, tokenizer: Tokenizer | None) -> None:
         self.policy = policy
         self.growth = growth
+        self.tokenizer = tokenizer
         self.ancestry = Ancestry(growth.links, {id_: chunk.node for id_, chunk in growth.hits.items()})
         self.tree = Tree({}, {})
         self.levels: dict[str, int] = {}
@@ -132,7 +135,7 @@ class _Merge:
         self.gaps: dict[str, tuple[str, str]] = {}
         self._parents: dict[str, BaseNode] = {}
         self._fillers: dict[str, BaseNode | None] = {}
-        self._lengths: dict[str, int] = {}
+        self._lengths: dict[tuple[str, MetadataMode], int] = {}
 
     def decide(self) -> None:
         """Which parents merge, which gaps are filled, as far as can be told from the nodes in hand."""
@@ -198,7 +201,7 @@ class _Merge:
     def _merged(self) -> dict[str, None]:
         policy, hits = self.policy, self.growth.hits
         if policy.merge_rule == "budget" and policy.token_budget is not None:
-            by_budget = BudgetRule(policy.token_budget, self._tokens, policy.min_children)
+            by_budget = BudgetRule(policy.token_budget, self._tokens, policy.min_children, self._cost)
             best_first = sorted(hits, key=lambda id_: score_key(hits[id_].score), reverse=True)
             return merge_by_budget(best_first, self.tree, by_budget, self._may_merge)
         by_tokens = policy.weigh_by == "tokens"
@@ -259,7 +262,10 @@ class _Merge:
         hit_ids.sort(key=lambda id_: score_key(hits[id_].score), reverse=True)
         rank = min(hits[id_].rank for id_ in hit_ids)
         if parent_id in hits:
-            return replace(hits[parent_id], hits=tuple(hit_ids), rank=rank, score=score, origin=None)
+            role: Role = "hit" if hits[parent_id].role == "hit" else "parent"
+            return replace(
+                hits[parent_id], role=role, hits=tuple(hit_ids), rank=rank, score=score, origin=None
+            )
         return Chunk(
             self._parents[parent_id],
             "parent",
@@ -272,23 +278,25 @@ class _Merge:
     def _filled(self, node: BaseNode, ends: tuple[str, str], chunks: Mapping[str, Chunk]) -> Chunk:
         places = self.tree.children[self.tree.parents[ends[0]]].places
         by = [(abs(places[end] - places[node.node_id]), chunks[end]) for end in ends]
-        by.sort(key=nearest_first)
+        by.sort(key=lambda reached: (reached[0], best_first(reached[1])))
         (hops, nearest), (_, other) = by
         hits = tuple(dict.fromkeys((*nearest.hits, *other.hits)))
         return Chunk(node, "neighbor", hits, nearest.rank, hops=hops, score=nearest.score)
 
     def _tokens(self, node_id: str) -> int:
-        """Length of a node's text, counted once; 0 for a node that is not in hand."""
-        if node_id not in self._lengths:
-            node = self.ancestry.node(node_id)
-            if node is None:
-                return 0
-            self._lengths[node_id] = len(self._tokenizer(_text(node)))
-        return self._lengths[node_id]
+        return self._count(node_id, MetadataMode.NONE)
 
-    @cached_property
-    def _tokenizer(self) -> Callable[[str], Sequence[object]]:
-        return get_tokenizer()
+    def _cost(self, node_id: str) -> int:
+        return self._count(node_id, MetadataMode.LLM)
+
+    def _count(self, node_id: str, mode: MetadataMode) -> int:
+        """Tokens of a node, counted once; 0 for a node that is not in hand."""
+        key, node = (node_id, mode), self.ancestry.node(node_id)
+        if node is None or self.tokenizer is None:
+            return 0
+        if key not in self._lengths:
+            self._lengths[key] = len(self.tokenizer(node.get_content(metadata_mode=mode)))
+        return self._lengths[key]
 
 
 def _text(node: BaseNode) -> str:

@@ -199,7 +199,12 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
                     augmenter=name,
                     num_hits=len(hits),
                     num_nodes=len(result),
-                    added_node_ids=[c.node.node_id for p in passages for c in p.chunks if c.origin is None],
+                    added_node_ids=[
+                        c.node.node_id
+                        for p in passages
+                        for c in p.chunks
+                        if c.origin is None and c.role != "hit"
+                    ],
                     reads=growth.reader.reads,
                     rounds=growth.reader.rounds,
                     tokens=filling.tokens if filling else None,
