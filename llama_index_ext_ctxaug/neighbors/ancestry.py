@@ -48,6 +48,7 @@ class Ancestry:
         Args:
             extra: ids of further nodes whose links count, where they are in hand.
         """
+        self._look_into_copies()
         stated: dict[str, str] = {}
         todo = [*self.hits, *extra]
         for id_ in todo:
@@ -65,7 +66,8 @@ class Ancestry:
         """Whether two nodes are of one document; the document itself may be the parent."""
         links = self.links
         of_child, of_parent = links.document(child), links.document(parent)
-        if of_child is None and of_parent is not None and child.node_id in self.hits:
+        lost = of_child is None and of_parent is not None and child.node_id in self.hits
+        if lost and child.node_id not in links.reader.stored:
             self._copies_wanted[child.node_id] = None  # its stored copy may still know
         return of_child == of_parent or links.source(child) == parent.node_id
 
@@ -102,6 +104,13 @@ class Ancestry:
                 others = wide.get(self.links.document(hit), ())
                 if any(other != id_ and way[-1] not in tree.above(other) for other in others):
                     yield way[-1]
+
+    def _look_into_copies(self) -> None:
+        """Let what the store's copies say count, where they have come into hand."""
+        for id_ in [id_ for id_ in self._copies_wanted if id_ in self.links.reader.stored]:
+            for _ in self.links.with_copy(self.hits[id_]):
+                pass
+            self._copies_wanted.pop(id_)
 
     def _note_children(self, node: BaseNode) -> None:
         id_ = node.node_id
