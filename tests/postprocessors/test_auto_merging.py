@@ -1,0 +1,319 @@
+"""AutoMergingPostprocessor: each parameter, and what happens where a parent cannot be taken."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
+from trees import PARENT, SOURCE, Hierarchy, family, grow
+
+from llama_index_ext_ctxaug import (
+    AutoMergingPostprocessor,
+    ConfigurationError,
+    ContextAugmentationEndEvent,
+    RefusedNodeError,
+    read_provenance,
+)
+
+TWO_LEVELS = [[[[]] * 3, [[]] * 3, [[]] * 3]]
+
+
+def ids(result: list[NodeWithScore]) -> list[str]:
+    """The ids of a result, in order."""
+    return [hit.node.node_id for hit in result]
+
+
+def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMergingPostprocessor:
+    """The augmenter over a hierarchy, which counts reads."""
+    return AutoMergingPostprocessor(docstore=tree.store(), simple_ratio_thresh=threshold, **parameters)
+
+
+def test_levels_are_climbed_to_the_top(postprocess: Any) -> None:
+    """Two of three leaves merge, and of three such parents two; one read of all parents a level."""
+    tree = grow(TWO_LEVELS)
+    augmenter = merger(tree)
+    result = postprocess(augmenter, tree.retrieved("P.0.0", "P.0.1", "P.2.0", "P.2.2"))
+    assert ids(result) == ["P"]
+    assert read_provenance(result[0].node).hops == 2
+    assert augmenter.docstore.batches == [["P.0", "P.2"], ["P"]]
+
+
+@pytest.mark.parametrize(("levels", "expected"), [(1, ["P.0", "P.2"]), (2, ["P"]), (None, ["P"])])
+def test_levels_can_be_limited(postprocess: Any, levels: int | None, expected: list[str]) -> None:
+    """`max_levels` ends the climb, and nothing above is read."""
+    tree = grow(TWO_LEVELS)
+    augmenter = merger(tree, max_levels=levels, fill_gaps=0)
+    assert ids(postprocess(augmenter, tree.retrieved("P.0.0", "P.0.1", "P.2.0", "P.2.2"))) == expected
+    assert len(augmenter.docstore.batches) == (levels or 2)
+
+
+def test_nothing_to_merge_costs_one_round(postprocess: Any) -> None:
+    """Where no parent merges, the grandparents are not read; hits without parents cost nothing."""
+    tree = grow([*TWO_LEVELS, []])
+    augmenter = merger(tree)
+    postprocess(augmenter, tree.retrieved("P.0.0", "P.1.0"))
+    assert augmenter.docstore.batches == [["P.0", "P.1"]]
+
+
+def test_a_chunk_of_another_child_gives_way_to_the_grandparent(postprocess: Any) -> None:
+    """A leaf whose own parent did not merge is below the grandparent that did; its score counts there."""
+    tree = grow(TWO_LEVELS)
+    found = tree.retrieved("P.1.0", "P.0.0", "P.0.1", "P.2.0", "P.2.1", scores=[0.9, 0.5, 0.5, 0.4, 0.4])
+    (best,) = postprocess(merger(tree), found)
+    assert (best.node.node_id, best.score) == ("P", 0.9)
+    assert read_provenance(best.node).hits == ("P.1.0", "P.0.0", "P.0.1", "P.2.0", "P.2.1")
+    (mean,) = postprocess(merger(tree, parent_score="mean"), found)
+    assert mean.score == pytest.approx((0.9 + 0.5 + 0.4) / 3)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(0.9, 0.9), (0.2, 0.7), (None, 0.7)])
+def test_a_retrieved_parent_takes_its_children_in(
+    postprocess: Any, own: float | None, expected: float
+) -> None:
+    """It stays whatever the share, with the better of its own and its children's score, at the first rank."""
+    tree = grow([[[]] * 4, []])
+    found = tree.retrieved("P.1", "Q", "P", scores=[0.7, 0.8, own])
+    result = postprocess(merger(tree, sort_by_score=False), found)
+    assert ids(result) == ["P", "Q"]
+    assert result[0].score == expected
+    assert set(read_provenance(result[0].node).hits) == {"P", "P.1"}
+
+
+def test_a_retrieved_grandparent_takes_a_leaf_in(postprocess: Any) -> None:
+    """A leaf far below a retrieved node is found to be so, though no parent merges."""
+    tree = grow([[[[[]] * 5] * 4] * 3])
+    assert ids(postprocess(merger(tree), tree.retrieved("P.1.2.0", "P"))) == ["P"]
+    assert ids(postprocess(merger(tree), tree.retrieved("P.1.2.0", "P.2"))) == ["P.1.2.0", "P.2"]
+
+
+def test_tokens_can_be_weighed(postprocess: Any) -> None:
+    """By tokens one long child of four is most of the parent; by number it is a quarter."""
+    tree = family()
+    tree.nodes["P"].set_content("word " * 100)
+    tree.nodes["P.1"].set_content("word " * 60)
+    found = tree.retrieved("P.1")
+    assert ids(postprocess(merger(tree, weigh_by="tokens"), found)) == ["P"]
+    assert ids(postprocess(merger(tree, 0.7, weigh_by="tokens"), found)) == ["P.1"]
+    assert ids(postprocess(merger(tree), found)) == ["P.1"]
+
+
+def test_the_tokenizer_can_be_chosen(postprocess: Any) -> None:
+    """The share of tokens is counted with the given tokenizer."""
+    tree = family()
+    tree.nodes["P"].set_content("a a a a bbbbbbbbbbbbbbbb")
+    tree.nodes["P.1"].set_content("a a a")
+    found = tree.retrieved("P.1")
+    assert ids(postprocess(merger(tree, weigh_by="tokens", tokenizer=str.split), found)) == ["P"]
+    assert ids(postprocess(merger(tree, weigh_by="tokens", tokenizer=list), found)) == ["P.1"]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "expected"), [(0, ["P.0", "P.3"]), (1, ["P.0", "P.3"]), (2, ["P.0", "P.1", "P.2", "P.3"])]
+)
+def test_gaps_are_filled_in_order(postprocess: Any, gaps: int, expected: list[str]) -> None:
+    """Children between two retrieved ones go out between them, without a score, for the nearer one."""
+    tree = family(9)
+    result = postprocess(merger(tree, fill_gaps=gaps, sort_by_score=False), tree.retrieved("P.3", "P.0"))
+    assert sorted(ids(result)) == expected
+    if gaps == 2:
+        assert ids(result) == expected
+        assert [hit.score for hit in result] == [0.8, None, None, 0.9]
+        assert read_provenance(result[1].node).hits == ("P.0", "P.3")
+        assert read_provenance(result[2].node).hits == ("P.3", "P.0")
+
+
+def test_a_filled_gap_has_the_score_that_neighbors_have(postprocess: Any) -> None:
+    """Under neighbor_score="inherit" it has that of the nearest hit, under "none" it comes last."""
+    tree = family(9)
+    found = tree.retrieved("P.0", "P.2", "P.6")
+    assert ids(postprocess(merger(tree), found)) == ["P.0", "P.2", "P.6", "P.1"]
+    inherited = postprocess(merger(tree, neighbor_score="inherit"), found)
+    assert ids(inherited) == ["P.0", "P.1", "P.2", "P.6"]
+    assert inherited[1].score == 0.9
+
+
+def test_a_gap_that_may_not_be_added_stays_open(postprocess: Any) -> None:
+    """A child in a gap that the filters refuse, or of another document, is not filled in."""
+    tree = family(9)
+    tree.nodes["P.1"].metadata["secret"] = True
+    tree.nodes["P.3"].relationships[SOURCE] = RelatedNodeInfo(node_id="elsewhere")
+    found = tree.retrieved("P.0", "P.2", "P.4")
+    open_ = merger(tree, 0.9, neighbor_filters=lambda node: "secret" not in node.metadata)
+    assert ids(postprocess(open_, found)) == ["P.0", "P.2", "P.4"]
+
+
+def test_a_gap_with_a_hit_below_it_stays_open(postprocess: Any) -> None:
+    """A child between two retrieved ones counts, but does not take the place of a hit of its own."""
+    tree = grow([[[[]] * 4] * 9])
+    found = tree.retrieved("P.0", "P.2", "P.1.3")
+    assert ids(postprocess(merger(tree), found)) == ["P.0", "P.2", "P.1.3"]
+
+
+@pytest.mark.parametrize("reason", ["filter", "other_document", "no_children", "unlisted", "no_text"])
+def test_a_parent_that_cannot_be_taken(
+    postprocess: Any, caplog: pytest.LogCaptureFixture, reason: str
+) -> None:
+    """Its children stay, with one warning that names it and why; strict=True raises."""
+    tree = family()
+    parent, filters = tree.nodes["P"], None
+    if reason == "filter":
+        filters = lambda node: node.node_id != "P"  # noqa: E731
+    elif reason == "other_document":
+        parent.relationships[SOURCE] = RelatedNodeInfo(node_id="elsewhere")
+    elif reason == "no_children":
+        parent.relationships.pop(NodeRelationship.CHILD)
+    elif reason == "unlisted":
+        parent.relationships[NodeRelationship.CHILD] = [RelatedNodeInfo(node_id="other")]
+    else:
+        parent.set_content("")
+    found = tree.retrieved("P.0", "P.1", "P.2")
+    with caplog.at_level(logging.WARNING):
+        result = postprocess(merger(tree, neighbor_filters=filters), found)
+    assert all(out is hit for out, hit in zip(result, found, strict=True))
+    assert len(caplog.messages) == 1
+    assert f"'P': {reason}" in caplog.messages[0]
+    with pytest.raises(RefusedNodeError, match=reason):
+        postprocess(merger(tree, neighbor_filters=filters, strict=True), found)
+
+
+def test_all_that_is_wrong_is_one_warning(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A missing parent and one that lists no children are told of together."""
+    tree = grow([[[]] * 2, [[]] * 2])
+    tree.missing = {"P"}
+    tree.nodes["Q"].relationships.pop(NodeRelationship.CHILD)
+    postprocess(merger(tree), tree.retrieved("P.0", "Q.0"))
+    assert len(caplog.messages) == 1
+    assert "'P'" in caplog.messages[0]
+    assert "'Q': no_children" in caplog.messages[0]
+
+
+def test_a_filtered_parent_that_would_not_merge_is_no_news(
+    postprocess: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the share is too small anyway, nothing is refused."""
+    tree = family()
+    assert ids(postprocess(merger(tree, neighbor_filters=lambda _: False), tree.retrieved("P.0"))) == ["P.0"]
+    assert not caplog.messages
+
+
+def test_a_missing_parent_is_bridged(postprocess: Any) -> None:
+    """A leaf whose parent is missing gives way to the grandparent, which lists that parent."""
+    tree = grow(TWO_LEVELS)
+    tree.missing = {"P.1"}
+    assert ids(postprocess(merger(tree), tree.retrieved("P.1.0", "P.0", "P.2"))) == ["P"]
+
+
+def test_a_failing_store_can_give_the_hits(postprocess: Any) -> None:
+    """With on_store_error="return_hits" a store that fails at any level gives all hits; else its error."""
+    tree = grow(TWO_LEVELS)
+    found = tree.retrieved("P.0.0", "P.0.1")
+    for works in (0, 1):
+        patient = AutoMergingPostprocessor(
+            docstore=tree.store(fail_after=works), on_store_error="return_hits"
+        )
+        assert postprocess(patient, found) == found
+        with pytest.raises(ConnectionError):
+            postprocess(AutoMergingPostprocessor(docstore=tree.store(fail_after=works)), found)
+
+
+def test_the_budget_s_rule_needs_a_budget() -> None:
+    """merge_rule="budget" without token_budget is an error that says what to set."""
+    with pytest.raises(ValueError, match="set token_budget"):
+        merger(family(), merge_rule="budget")
+    assert issubclass(ConfigurationError, ValueError)
+
+
+def test_what_merges_under_a_budget_fits(postprocess: Any) -> None:
+    """Under the budget's rule parents, metadata included, are within the budget; the best hits go first."""
+    tree = grow([[[]] * 3, [[]] * 3, [[]] * 3])
+    for name, node in tree.nodes.items():
+        node.set_content(" ".join(["word"] * (100 if "." in name else 300)))
+        node.metadata["title"] = "one two three"
+    found = tree.retrieved(*[f"{root}.{child}" for root in "PQR" for child in range(2)])
+    augmenter = merger(tree, merge_rule="budget", token_budget=650, tokenizer=str.split)
+    result = postprocess(augmenter, found)
+    assert ids(result)[0] == "P"
+    text = "\n\n".join(hit.node.get_content(metadata_mode="llm") for hit in result)
+    assert len(text.split()) <= 650
+
+
+@pytest.mark.parametrize(("by_score", "expected"), [(True, ["P", "Q.0"]), (False, ["Q.0", "P"])])
+def test_order(postprocess: Any, by_score: bool, expected: list[str]) -> None:
+    """By score, best first; else a parent stands where its first child stood."""
+    tree = grow([[[]] * 2, [[]] * 3])
+    found = tree.retrieved("Q.0", "P.0", "P.1", scores=[0.1, 0.2, 0.9])
+    assert ids(postprocess(merger(tree, sort_by_score=by_score), found)) == expected
+
+
+@pytest.mark.parametrize("by_score", [True, False])
+def test_passages(postprocess: Any, by_score: bool) -> None:
+    """With output="passages" merged parents and filled runs go out as passages, sorted like nodes."""
+    tree = grow([[[]] * 4, [[]] * 9])
+    found = tree.retrieved("Q.2", "P.0", "P.1", "P.2", "Q.0", scores=[0.3, 0.9, 0.8, 0.7, 0.4])
+    run, parent = postprocess(merger(tree, output="passages", sort_by_score=by_score), found)[
+        :: -1 if by_score else 1
+    ]
+    assert parent.node.node_id == "P"
+    pieces = read_provenance(run.node).pieces
+    assert [(piece.node_id, piece.role) for piece in pieces] == [
+        ("Q.0", "hit"),
+        ("Q.1", "neighbor"),
+        ("Q.2", "hit"),
+    ]
+    assert (run.score, parent.score) == (0.4, 0.9)
+
+
+def test_a_parent_of_the_stored_copy_s_document(postprocess: Any) -> None:
+    """A hit that has lost its source document gets it from its stored copy before its parent is judged."""
+    tree = family()
+    found = tree.retrieved("P.0", "P.1", "P.2")
+    bare = [
+        NodeWithScore(
+            node=hit.node.model_copy(update={"relationships": {PARENT: hit.node.relationships[PARENT]}}),
+            score=hit.score,
+        )
+        for hit in found
+    ]
+    assert ids(postprocess(merger(tree), bare)) == ["P"]
+
+
+class Events(BaseEventHandler):
+    """Keeps the end events."""
+
+    seen: list[ContextAugmentationEndEvent] = []  # noqa: RUF012
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        """Keep it."""
+        if isinstance(event, ContextAugmentationEndEvent):
+            self.seen.append(event)
+
+
+def test_what_was_merged_is_reported(postprocess: Any) -> None:
+    """The end event names the merged parents, the reads, the rounds and what was refused."""
+    tree = grow([[[]] * 2, [[]] * 2])
+    tree.missing = {"Q"}
+    events, root = Events(), get_dispatcher()
+    root.add_event_handler(events)
+    try:
+        postprocess(merger(tree), tree.retrieved("P.0", "P.1", "Q.0"))
+    finally:
+        root.event_handlers.remove(events)
+    (event,) = events.seen
+    assert event.added_node_ids == ["P"]
+    assert (event.reads, event.rounds, event.stop_reasons) == (2, 1, {"missing": 1})
+
+
+def test_long_chains_of_parents_are_climbed() -> None:
+    """A chain of 120 single children merges to the top, without deep recursion, one read a level."""
+    shape: list[Any] = []
+    for _ in range(120):
+        shape = [shape]
+    tree = grow([shape])
+    leaf = list(tree.nodes)[-1]
+    augmenter = merger(tree)
+    assert ids(augmenter.postprocess_nodes(tree.retrieved(leaf))) == ["P"]
+    assert len(augmenter.docstore.batches) == 120
