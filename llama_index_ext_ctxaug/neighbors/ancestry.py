@@ -28,6 +28,9 @@ class Ancestry:
     unfit: dict[str, tuple[str, str]] = field(default_factory=dict)
     _children: dict[str, Children] = field(default_factory=dict)
     _copies_wanted: dict[str, None] = field(default_factory=dict)
+    _stated: dict[str, str] = field(default_factory=dict)
+    _waiting: dict[str, str] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if self.links.repair:
@@ -48,28 +51,50 @@ class Ancestry:
         Args:
             extra: ids of further nodes whose links count, where they are in hand.
         """
-        self._look_into_copies()
-        stated: dict[str, str] = {}
-        todo = [*self.hits, *extra]
+        todo = [*self._look_into_copies(), *extra]
+        for id_, parent_id in list(self._waiting.items()):
+            if not self.is_open(parent_id):
+                del self._waiting[id_]
+                self._judge(id_, parent_id, todo)
         for id_ in todo:
-            node = self.node(id_)
-            if node is None or id_ in stated:
+            node = None if id_ in self._seen else self.node(id_)
+            if node is None:
                 continue
+            self._seen.add(id_)
             self._note_children(node)
-            parent_id = self.links.parent(node)
-            if parent_id is not None and self._fits(node, parent_id):
-                stated[id_] = parent_id
-                todo.append(parent_id)
-        return Tree.of(stated, self._children)
+            above = self.links.parent(node)
+            if above is None:
+                continue
+            if self.is_open(above):
+                self._stated[id_] = self._waiting[id_] = above
+            else:
+                self._judge(id_, above, todo)
+        return Tree.of(self._stated, self._children)
+
+    def first_want(self) -> Want:
+        """What to read before anything can be decided: the parents of the hits."""
+        self.tree(self.hits)
+        return Want(nodes=list(self._stated.values()), copies=list(self._copies_wanted))
+
+    def _judge(self, child_id: str, parent_id: str, todo: list[str]) -> None:
+        """Take up a link whose parent was looked for, if the parent fits; and go on from the parent."""
+        child = self.node(child_id)
+        if child is not None and self._fits(child, parent_id):
+            self._stated[child_id] = parent_id
+            todo.append(parent_id)
+        else:
+            self._stated.pop(child_id, None)
 
     def same_document(self, child: BaseNode, parent: BaseNode) -> bool:
         """Whether two nodes are of one document; the document itself may be the parent."""
         links = self.links
         of_child, of_parent = links.document(child), links.document(parent)
-        lost = of_child is None and of_parent is not None and child.node_id in self.hits
-        if lost and child.node_id not in links.reader.stored:
-            self._copies_wanted[child.node_id] = None  # its stored copy may still know
-        return of_child == of_parent or links.source(child) == parent.node_id
+        if of_child == of_parent:
+            return True
+        child_id = child.node_id
+        if of_child is None and child_id in self.hits and child_id not in links.reader.stored:
+            self._copies_wanted[child_id] = None  # its stored copy may still know
+        return links.source(child) == parent.node_id
 
     def want(
         self, tree: Tree, standing: Collection[str], climbing: Iterable[str], gaps: Iterable[str]
@@ -105,12 +130,15 @@ class Ancestry:
                 if any(other != id_ and way[-1] not in tree.above(other) for other in others):
                     yield way[-1]
 
-    def _look_into_copies(self) -> None:
-        """Let what the store's copies say count, where they have come into hand."""
-        for id_ in [id_ for id_ in self._copies_wanted if id_ in self.links.reader.stored]:
+    def _look_into_copies(self) -> list[str]:
+        """The hits whose stored copies have come into hand, to be looked at anew."""
+        ids = [id_ for id_ in self._copies_wanted if id_ in self.links.reader.stored]
+        for id_ in ids:
             for _ in self.links.with_copy(self.hits[id_]):
                 pass
             self._copies_wanted.pop(id_)
+            self._seen.discard(id_)
+        return ids
 
     def _note_children(self, node: BaseNode) -> None:
         id_ = node.node_id
@@ -119,25 +147,26 @@ class Ancestry:
         listed = related_ids(node, NodeRelationship.CHILD)
         if not listed and (copy := self.links.reader.copy(id_)):
             listed = related_ids(copy, NodeRelationship.CHILD)
-        children = Children.of(id_, listed)
-        if children.ids:
+        if listed and (children := Children.of(id_, listed)).ids:
             self._children[id_] = children
 
     def _fits(self, child: BaseNode, parent_id: str) -> bool:
         """Whether a node may be the parent of one that names it, as far as that is known."""
-        parent, child_id = self.node(parent_id), child.node_id
-        self.unfit.pop(child_id, None)
+        parent, reason = self.node(parent_id), None
         if parent is None:
             return True
-        if not self.same_document(child, parent):
-            self.unfit[child_id] = (parent_id, "other_document")
-            return False
-        self._note_children(parent)
+        if parent_id not in self._children:
+            self._note_children(parent)
         children = self._children.get(parent_id)
-        if children and child_id not in children.places:
-            self.unfit[child_id] = (parent_id, "unlisted")
-            return False
-        return True
+        if not self.same_document(child, parent):
+            reason = "other_document"
+        elif children and child.node_id not in children.places:
+            reason = "unlisted"
+        if reason:
+            self.unfit[child.node_id] = (parent_id, reason)
+        elif self.unfit:
+            self.unfit.pop(child.node_id, None)
+        return reason is None
 
 
 _OF_ANY_STORE = frozenset({NodeRelationship.SOURCE})

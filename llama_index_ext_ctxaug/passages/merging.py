@@ -55,14 +55,18 @@ class Tree:
             for child, parent in stated.items()
             if parent not in children or child in children[parent].places
         }
-        for unread in set(parents.values()) - parents.keys() - stated.keys() - children.keys():
-            listing = [parent for parent, listed in children.items() if unread in listed.places]
-            if len(listing) == 1:
-                parents[unread] = listing[0]
+        unread = set(parents.values()) - stated.keys() - children.keys()
+        listing: dict[str, list[str]] = {}
+        for parent, listed in children.items():
+            for id_ in unread & listed.places.keys():
+                listing.setdefault(id_, []).append(parent)
+        parents.update((id_, by[0]) for id_, by in listing.items() if len(by) == 1)
         for confirmed in (False, True):
-            for id_ in _on_cycles(parents):
-                listed = children.get(parents[id_])
-                if confirmed or listed is None:
+            ring = _on_cycles(parents)
+            if not ring:
+                break
+            for id_ in ring:
+                if confirmed or parents[id_] not in children:
                     del parents[id_]
         return cls(parents, children)
 
@@ -119,16 +123,16 @@ class Tree:
 def _on_cycles(parents: Mapping[str, str]) -> list[str]:
     """The ids from which the way up leads back to themselves."""
     found: list[str] = []
-    done: set[str] = set()
+    first_seen_from: dict[str, str] = {}
     for start in parents:
-        way: dict[str, int] = {}
+        way: list[str] = []
         current: str | None = start
-        while current is not None and current not in done and current not in way:
-            way[current] = len(way)
+        while current is not None and current not in first_seen_from:
+            first_seen_from[current] = start
+            way.append(current)
             current = parents.get(current)
-        if current is not None and current in way:
-            found += list(way)[way[current] :]
-        done.update(way)
+        if current is not None and first_seen_from[current] == start and current in way:
+            found += way[way.index(current) :]
     return found
 
 

@@ -103,12 +103,19 @@ class AutoMergingPostprocessor(ContextAugmenter):
         counts = self.merge_rule == "budget" or self.weigh_by == "tokens"
         tokenizer = (yield from tokenizer_or_default(self.tokenizer)) if counts else None
         merge = _Merge(self, growth, tokenizer)
+        yield from growth.reader.fetch([merge.ancestry.first_want()])
         merge.decide()
         while growth.reader.lacks(want := merge.want()):
             yield from growth.reader.fetch([want])
             merge.decide()
         merge.report()
         merge.carry_out()
+
+    def _passages(self, growth: Growth) -> list[Passage]:
+        # Nodes that are sorted anyway need no reading order, unless a budget cuts neighbors by it.
+        if self.output == "nodes" and self.sort_by_score and self.token_budget is None:
+            return [Passage([chunk]) for chunk in growth.chunks.values()]
+        return super()._passages(growth)
 
     def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         if not self.sort_by_score:

@@ -180,14 +180,14 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         try:
             yield from self._choose(growth, query)
             yield from self._report_missing(growth)
-            passages = growth.passages()
+            passages = self._passages(growth)
             yield from growth.reader.fetch([Want(nodes=writer.frames_to_read(passages))])
         except Exception as error:
             if error is not growth.reader.error or self.on_store_error == "raise":
                 raise
             logger.error("%s: the docstore failed, the hits go out alone: %r", name, error)  # noqa: TRY400
             growth.chunks = dict(hits)
-            passages = growth.passages()
+            passages = self._passages(growth)
         yield from writer.prepare()
         filling = writer.fit(passages)
         if filling is not None:
@@ -247,6 +247,10 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
             return None if matches(node.node_id) else "filter"
 
         return limit
+
+    def _passages(self, growth: Growth) -> list[Passage]:
+        """The chunks as they go out: in reading order, those that touch joined."""
+        return growth.passages()
 
     def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         """The nodes that go out, of the passages that are left after the budget."""
