@@ -51,7 +51,11 @@ class Ancestry:
         Args:
             extra: ids of further nodes whose links count, where they are in hand.
         """
-        todo = [*self._look_into_copies(), *extra]
+        self._learn([*self._look_into_copies(), *extra])
+        return Tree.of(self._stated, self._children)
+
+    def _learn(self, todo: list[str]) -> None:
+        """Take up the links of these nodes, of parents that have come into hand, and of all above them."""
         for id_, parent_id in list(self._waiting.items()):
             if not self.is_open(parent_id):
                 del self._waiting[id_]
@@ -69,11 +73,10 @@ class Ancestry:
                 self._stated[id_] = self._waiting[id_] = above
             else:
                 self._judge(id_, above, todo)
-        return Tree.of(self._stated, self._children)
 
     def first_want(self) -> Want:
         """What to read before anything can be decided: the parents of the hits."""
-        self.tree(self.hits)
+        self._learn([*self.hits])
         return Want(nodes=list(self._stated.values()), copies=list(self._copies_wanted))
 
     def _judge(self, child_id: str, parent_id: str, todo: list[str]) -> None:
@@ -104,7 +107,7 @@ class Ancestry:
         Args:
             tree: as it is known.
             standing: ids of hits and merged parents.
-            climbing: those of them that nothing stands above, and that may be merged further.
+            climbing: those of them that may be merged further.
             gaps: ids of children to fill in.
         """
         parents = (tree.parents[id_] for id_ in climbing if id_ in tree.parents)

@@ -164,7 +164,9 @@ class _Merge:
     def want(self) -> Want:
         """What to read before deciding again."""
         limit = self.policy.max_levels
-        climbing = [id_ for id_ in self.pieces[None] if limit is None or self.levels[id_] < limit]
+        # Also below a node that stands: what merges there decides of what its score is the mean.
+        found = dict.fromkeys((*self.growth.hits, *self.standing))
+        climbing = [id_ for id_ in found if limit is None or self.levels[id_] < limit]
         return self.ancestry.want(self.tree, self.standing.keys() | self.gaps.keys(), climbing, self.gaps)
 
     def report(self) -> None:
