@@ -47,8 +47,9 @@ class Tree:
         """From links that may contradict each other.
 
         A link to a parent that lists children, but not this one, is none. Where the parent's own link
-        is not known, since the parent could not be read, the node that lists it counts as its parent.
-        Of a cycle those links go that no list confirms, and all where lists confirm them all.
+        is not known, since the parent could not be read, the node that lists it counts as its parent,
+        unless that closed a cycle: reading it may show more. Of a cycle those links go that no list
+        confirms, and all where lists confirm them all.
         """
         parents = {
             child: parent
@@ -60,7 +61,9 @@ class Tree:
         for parent, listed in children.items():
             for id_ in unread & listed.places.keys():
                 listing.setdefault(id_, []).append(parent)
-        parents.update((id_, by[0]) for id_, by in listing.items() if len(by) == 1)
+        for id_, by in listing.items():
+            if len(by) == 1 and id_ not in _way_up(parents, by[0]):
+                parents[id_] = by[0]
         for confirmed in (False, True):
             ring = _on_cycles(parents)
             if not ring:
@@ -118,6 +121,16 @@ class Tree:
             if behind - before - 1 <= longest
             for place in range(before + 1, behind)
         }
+
+
+def _way_up(parents: Mapping[str, str], node_id: str) -> dict[str, None]:
+    """A node and all above it; ends where it comes round."""
+    way: dict[str, None] = {}
+    current: str | None = node_id
+    while current is not None and current not in way:
+        way[current] = None
+        current = parents.get(current)
+    return way
 
 
 def _on_cycles(parents: Mapping[str, str]) -> list[str]:
