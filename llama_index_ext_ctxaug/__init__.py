@@ -13,9 +13,15 @@ from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, Sen
 from llama_index_ext_ctxaug.ingestion.sequence import LinkProblem
 from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
 from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
+from llama_index_ext_ctxaug.events import (
+    ContextAugmentationEndEvent,
+    ContextAugmentationStartEvent,
+    DirectionsChosenEvent,
+)
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
+from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
@@ -26,11 +32,13 @@ __version__ = "0.1.0"
 __all__ = [
     "PROVENANCE_KEY",
     "AutoMergingPostprocessor",
+    "AutoPrevNextNodePostprocessor",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
     "ContextAugmentationStartEvent",
     "ContextAugmenter",
+    "DirectionsChosenEvent",
     "Growth",
     "LinkProblem",
     "LinkReport",

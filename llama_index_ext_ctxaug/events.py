@@ -68,3 +68,27 @@ class ContextAugmentationEndEvent(BaseEvent):
     def class_name(cls) -> str:
         """Name under which the event is serialized."""
         return "ContextAugmentationEndEvent"
+
+
+class DirectionsChosenEvent(BaseEvent):
+    """A language model was asked where context is missing.
+
+    Attributes:
+        augmenter: class name of the postprocessor.
+        round: number of the round, from 1.
+        decisions: for each hit `hit_id`, `direction` (previous, next, none or both), `reason` (answer,
+            unclear, llm_error, no_neighbor, blank), the raw `answer` and the `error`, where there is one.
+        calls: calls of the model.
+        prompt_tokens: tokens of the prompts that were sent, by LlamaIndex's tokenizer.
+    """
+
+    augmenter: str
+    round: int
+    decisions: list[dict[str, Any]]
+    calls: int
+    prompt_tokens: int
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the event is serialized."""
+        return "DirectionsChosenEvent"

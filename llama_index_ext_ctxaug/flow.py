@@ -7,8 +7,12 @@ is sent the result; an error of the step is thrown in at the `yield`, so that it
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Protocol, TypeVar
+import asyncio
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
@@ -88,3 +92,45 @@ async def arun(flow: Flow[T]) -> T:
         return value
     finally:
         flow.close()
+
+
+@dataclass(frozen=True)
+class SideBySide(Generic[T]):
+    """The step that drives many flows to their ends at once; results stand in the order of the flows.
+
+    The first error of a flow, in that order, is raised; flows that have not begun then never begin.
+
+    Attributes:
+        flows: the algorithms; they share no state that they change.
+        limit: most flows under way at a time: threads in the sync way, tasks in the async one.
+    """
+
+    flows: Sequence[Flow[T]]
+    limit: int
+
+    def run(self) -> list[T]:
+        """Drive each flow in a thread."""
+        if len(self.flows) < 2 or self.limit < 2:
+            return [run(flow) for flow in self.flows]
+        with ThreadPoolExecutor(min(self.limit, len(self.flows))) as pool:
+            futures = [pool.submit(copy_context().run, run, flow) for flow in self.flows]
+            try:
+                return [future.result() for future in futures]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    async def arun(self) -> list[T]:
+        """Drive each flow in a task; an error or a cancellation ends the others too."""
+        slots = asyncio.Semaphore(self.limit)
+
+        async def drive(flow: Flow[T]) -> T:
+            async with slots:
+                return await arun(flow)
+
+        tasks = [asyncio.ensure_future(drive(flow)) for flow in self.flows]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

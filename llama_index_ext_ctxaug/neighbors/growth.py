@@ -75,10 +75,7 @@ class Growth:
             reaches: how far, by the hit's id; hits that are not named do not grow, nor do nodes that an
                 augmenter added or made, so that augmenting twice is augmenting once.
         """
-        reaches = {id_: reach for id_, reach in reaches.items() if not is_augmented(self.hits[id_].node)}
-        if self.links.repair:
-            yield from self.reader.advance(self._read_ahead(reaches))
-        walks = yield from self.reader.advance(self._tasks(reaches))
+        walks = yield from self.look(reaches)
         place = {
             id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: best_first(self.hits[id_])))
         }
@@ -96,6 +93,20 @@ class Growth:
         for node_id, by in reached.items():
             self._add(node_id, by)
         self._mark_ends(walks)
+
+    def look(self, reaches: Mapping[str, Reach]) -> Flow[list[Walk]]:
+        """Walk as `grow` does and add nothing: what there is to add, now in hand.
+
+        Args:
+            reaches: how far, by the hit's id.
+
+        Returns:
+            A walk for each hit that may grow and each side with a number above 0.
+        """
+        reaches = {id_: reach for id_, reach in reaches.items() if not is_augmented(self.hits[id_].node)}
+        if self.links.repair:
+            yield from self.reader.advance(self._read_ahead(reaches))
+        return (yield from self.reader.advance(self._tasks(reaches)))
 
     def passages(self) -> list[Passage]:
         """The chunks in reading order, those that touch joined."""

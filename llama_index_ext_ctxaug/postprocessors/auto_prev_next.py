@@ -1,0 +1,284 @@
+"""Chunks before or after each hit, where a language model says that they are needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from llama_index.core import Settings
+from llama_index.core.bridge.pydantic import Field, ValidationInfo, field_serializer, field_validator
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
+from llama_index.core.response_synthesizers import ResponseMode
+from llama_index.core.schema import MetadataMode, QueryBundle
+
+from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug.events import DirectionsChosenEvent
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.postprocessors.direction_judge import SHOWN_CHARACTERS, Decision, DirectionJudge
+from llama_index_ext_ctxaug.postprocessors.direction_prompts import (
+    DEFAULT_INFER_PROMPT,
+    DEFAULT_REFINE_PROMPT,
+    DEFAULT_TOGETHER_PROMPT,
+    as_template,
+    as_text,
+)
+
+logger = logging.getLogger(__name__)
+dispatcher = get_dispatcher(__name__)
+
+AnswerLabel = Literal["previous", "next", "none", "both", "not"]
+
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "infer_prev_next_tmpl": ("context_str", "query_str"),
+    "refine_prev_next_tmpl": ("context_msg", "query_str", "existing_answer"),
+    "together_tmpl": ("context_str", "query_str"),
+}
+_PARTS: Mapping[ResponseMode, Literal["refine", "unite", "first"]] = {
+    ResponseMode.COMPACT: "refine",
+    ResponseMode.REFINE: "refine",
+    ResponseMode.ACCUMULATE: "unite",
+    ResponseMode.COMPACT_ACCUMULATE: "unite",
+    ResponseMode.SIMPLE_SUMMARIZE: "first",
+}
+
+
+class _View(NamedTuple):
+    """What a hit has grown to so far, and whether there is more around it."""
+
+    text: str
+    more: bool
+
+
+class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
+    """Adds the chunks before or after a hit where a language model says that the question needs them.
+
+    LlamaIndex's postprocessor of the same name with its parameters and defaults, so that changing the
+    import is the whole migration. Hits are judged at once, and a reply is read as it is meant: PREVIOUS,
+    NEXT, NONE or BOTH, in any dress, in English or Chinese.
+
+    **Requires**: a query; a docstore that holds the chunks; PREVIOUS/NEXT relationships or anything
+    else that tells their order (see `ContextAugmenter`); a language model, by default `Settings.llm`.
+
+    **Guarantees**: those of `ContextAugmenter`; the order in which replies arrive never shows. No call is
+    made for a hit that is blank or has nothing beside it that could be added; hits of equal text share one.
+
+    **On failure**: a reply that cannot be understood counts as NONE, and so does an error of the model,
+    with one warning a call of the postprocessor; `on_unclear` and `on_llm_error` raise instead.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import AutoPrevNextNodePostprocessor
+
+        augmenter = AutoPrevNextNodePostprocessor(docstore=index.docstore, llm=llm, num_nodes=2)
+        engine = index.as_query_engine(node_postprocessors=[augmenter])
+        ```
+    """
+
+    llm: LLM | None = Field(
+        default=None, exclude=True, repr=False, description="The model; Settings.llm where it is None."
+    )
+    num_nodes: int = Field(default=1, ge=0, description="Chunks to add on a side that is needed.")
+    infer_prev_next_tmpl: BasePromptTemplate = Field(
+        default=DEFAULT_INFER_PROMPT,
+        description="Prompt with {context_str} and {query_str}: a string or a template.",
+    )
+    refine_prev_next_tmpl: BasePromptTemplate = Field(
+        default=DEFAULT_REFINE_PROMPT,
+        description="Prompt for the further parts of a long hit, with {context_msg}, {query_str}, "
+        "{existing_answer}.",
+    )
+    verbose: bool = Field(default=False, description="Log each decision at level INFO.")
+    response_mode: ResponseMode = Field(
+        default=ResponseMode.COMPACT,
+        description="What becomes of a hit too long for one prompt: compact and refine refine the answer "
+        "part by part, accumulate and compact_accumulate unite the answers of the parts, simple_summarize "
+        "judges the first part.",
+    )
+    decide: Literal["each", "together"] = Field(
+        default="each",
+        description="One call a hit, or one call for all hits, which falls back to one a hit where the "
+        "reply is unusable.",
+    )
+    together_tmpl: BasePromptTemplate = Field(
+        default=DEFAULT_TOGETHER_PROMPT,
+        description='Prompt under decide="together", with {context_str} (the hits, numbered) and {query_str}.',
+    )
+    num_workers: int = Field(default=4, ge=1, description="Most calls of the model under way at a time.")
+    llm_timeout: float | None = Field(default=None, gt=0, description="Most seconds for one call.")
+    max_rounds: int = Field(
+        default=1, ge=1, description="How often to ask again with the grown context until the answer is NONE."
+    )
+    answer_labels: dict[AnswerLabel, list[str]] | None = Field(
+        default=None, description="Words of another language for the answers, and for what denies one."
+    )
+    on_unclear: Literal["none", "raise"] = Field(
+        default="none", description="What happens when a reply cannot be understood."
+    )
+    on_llm_error: Literal["none", "raise"] = Field(
+        default="none", description="What happens when the model fails or takes longer than llm_timeout."
+    )
+
+    @field_validator(*_VARIABLES, mode="before")
+    @classmethod
+    def _check_prompt(cls, value: Any, info: ValidationInfo) -> BasePromptTemplate:
+        name = info.field_name or ""
+        return as_template(value, name, _VARIABLES[name])
+
+    @field_validator("response_mode")
+    @classmethod
+    def _check_mode(cls, value: ResponseMode) -> ResponseMode:
+        if value not in _PARTS:
+            raise ValueError(
+                f"response_mode {value.value!r} does not use the templates; use one of "
+                + ", ".join(repr(mode.value) for mode in _PARTS)
+            )
+        return value
+
+    @field_serializer(*_VARIABLES)
+    def _save_prompt(self, value: BasePromptTemplate) -> str | list[dict[str, str]]:
+        return as_text(value)
+
+    def _get_prompts(self) -> PromptDictType:
+        return {name: getattr(self, name) for name in _VARIABLES}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        for name, variables in _VARIABLES.items():
+            if name in prompts:
+                setattr(self, name, as_template(prompts[name], name, variables))
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        if query is None:
+            raise ConfigurationError(
+                f"{self.class_name()} asks about a query: pass query_str=... or query_bundle=..., "
+                "as query engines do, or use PrevNextNodePostprocessor, which needs none"
+            )
+        if self.num_nodes == 0:
+            return
+        reaches = dict.fromkeys(growth.hits, Reach())
+        asked = list(growth.hits)
+        for number in range(1, self.max_rounds + 1):
+            views = yield from self._view(growth, {hit_id: reaches[hit_id] for hit_id in asked})
+            decisions = yield from self._decide(views, query.query_str, number)
+            asked = [hit_id for hit_id in asked if decisions[hit_id].direction != "none"]
+            for hit_id in asked:
+                reaches[hit_id] = self._further(reaches[hit_id], decisions[hit_id])
+            if not asked:
+                break
+        yield from growth.grow(reaches)
+
+    def _view(self, growth: Growth, reaches: Mapping[str, Reach]) -> Flow[dict[str, _View]]:
+        """The text of each hit with what it reaches, and whether a chunk more can be had; one read."""
+        further = {
+            hit_id: Reach(previous=reach.previous + 1, next=reach.next + 1)
+            for hit_id, reach in reaches.items()
+        }
+        walks = iter((yield from growth.look(further)))
+        views: dict[str, _View] = {}
+        for (hit_id, reach), before, after in zip(reaches.items(), walks, walks, strict=True):
+            run = [*reversed(before.node_ids[: reach.previous]), hit_id, *after.node_ids[: reach.next]]
+            nodes = [node for id_ in run if (node := growth.reader.node(id_)) is not None]
+            text = "\n\n".join(node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes)
+            beyond = [*before.node_ids[reach.previous :], *after.node_ids[reach.next :]]
+            views[hit_id] = _View(text, more=any(self._is_worth_a_call(id_, growth) for id_ in beyond))
+        return views
+
+    def _is_worth_a_call(self, neighbor_id: str, growth: Growth) -> bool:
+        """Whether growing on to this node can change the output: one more hit, and no further, can not."""
+        return self.num_nodes > 1 or self.max_rounds > 1 or neighbor_id not in growth.hits
+
+    def _further(self, reach: Reach, decision: Decision) -> Reach:
+        previous = self.num_nodes if decision.direction in ("previous", "both") else 0
+        next_ = self.num_nodes if decision.direction in ("next", "both") else 0
+        return replace(reach, previous=reach.previous + previous, next=reach.next + next_)
+
+    def _decide(self, views: Mapping[str, _View], query: str, number: int) -> Flow[dict[str, Decision]]:
+        judge = self._new_judge()
+        excerpts = list(
+            dict.fromkeys(view.text for view in views.values() if view.more and view.text.strip())
+        )
+        judged: dict[str, Decision] = {}
+        if excerpts:
+            judged = dict(zip(excerpts, (yield from judge.judge(excerpts, query)), strict=True))
+        decisions = {hit_id: _decision(view, judged) for hit_id, view in views.items()}
+        self._report(decisions, judged, judge, number)
+        return decisions
+
+    def _new_judge(self) -> DirectionJudge:
+        tokenizer = Settings.tokenizer
+        return DirectionJudge(
+            llm=self.llm or Settings.llm,
+            infer=self.infer_prev_next_tmpl,
+            refine=self.refine_prev_next_tmpl,
+            together=self.together_tmpl if self.decide == "together" else None,
+            parts=_PARTS[self.response_mode],
+            num_workers=self.num_workers,
+            timeout=self.llm_timeout,
+            labels={str(kind): words for kind, words in (self.answer_labels or {}).items()},
+            raise_unclear=self.on_unclear == "raise",
+            raise_errors=self.on_llm_error == "raise",
+            count_tokens=lambda text: len(tokenizer(text)),
+        )
+
+    def _report(
+        self,
+        decisions: Mapping[str, Decision],
+        judged: Mapping[str, Decision],
+        judge: DirectionJudge,
+        number: int,
+    ) -> None:
+        name = self.class_name()
+        unclear = [d.answer or "" for d in judged.values() if d.reason == "unclear"]
+        if unclear:
+            logger.warning(
+                "%s: %d of %d answers name no direction and count as NONE (the first: %r)",
+                name,
+                len(unclear),
+                len(judged),
+                unclear[0][:SHOWN_CHARACTERS],
+            )
+        failed = [d.error for d in judged.values() if d.reason == "llm_error"]
+        if failed:
+            logger.warning(
+                "%s: the LLM failed on %d of %d hits, which count as NONE (the first: %s)",
+                name,
+                len(failed),
+                len(judged),
+                failed[0],
+            )
+        if self.verbose:
+            for hit_id, decision in decisions.items():
+                logger.info("%s: %s -> %s (%s)", name, hit_id, decision.direction.upper(), decision.reason)
+        dispatcher.event(
+            DirectionsChosenEvent(
+                augmenter=name,
+                round=number,
+                decisions=[{"hit_id": hit_id, **_as_dict(d)} for hit_id, d in decisions.items()],
+                calls=judge.calls,
+                prompt_tokens=judge.prompt_tokens,
+            )
+        )
+
+
+def _decision(view: _View, judged: Mapping[str, Decision]) -> Decision:
+    if not view.more:
+        return Decision("none", "no_neighbor")
+    return judged.get(view.text) or Decision("none", "blank")
+
+
+def _as_dict(decision: Decision) -> dict[str, Any]:
+    said = {"answer": decision.answer, "error": decision.error}
+    return {
+        "direction": decision.direction,
+        "reason": decision.reason,
+        **{key: value for key, value in said.items() if value is not None},
+    }

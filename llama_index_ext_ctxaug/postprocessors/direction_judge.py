@@ -1,0 +1,160 @@
+"""Asking a language model of each excerpt where context is missing: one call each, or one for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
+
+from llama_index_ext_ctxaug.errors import UnclearAnswerError
+from llama_index_ext_ctxaug.flow import Flow, SideBySide, ask
+from llama_index_ext_ctxaug.postprocessors.asking import AskLLM, describe
+from llama_index_ext_ctxaug.postprocessors.direction_answer import Answer, parse_direction, parse_directions
+from llama_index_ext_ctxaug.postprocessors.direction_labels import Labels
+
+SHOWN_CHARACTERS = 100
+"""How much of a reply a warning shows."""
+
+Reason = Literal["answer", "unclear", "llm_error", "no_neighbor", "blank"]
+"""Where a decision comes from; all but the first mean NONE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where context is missing around one excerpt.
+
+    Attributes:
+        direction: previous, next, none or both.
+        reason: where that comes from.
+        answer: the model's reply as it came; the replies of a long excerpt's parts are joined by newlines
+            under the accumulating modes.
+        error: the model's error in a line, where it failed.
+    """
+
+    direction: Answer
+    reason: Reason
+    answer: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class DirectionJudge:
+    """Decides over excerpts with one model and one set of prompts, for the length of one call.
+
+    Attributes:
+        llm: the model.
+        infer: prompt with `context_str` and `query_str`.
+        refine: prompt with `context_msg`, `query_str` and `existing_answer`.
+        together: prompt with `context_str` and `query_str` for all excerpts at once; None for one by one.
+        parts: what becomes of an excerpt too long for one prompt: the answer is refined part by part,
+            the answers of all parts are united, or only the first part is judged.
+        num_workers: most calls under way at a time.
+        timeout: most seconds for a call.
+        labels: words of another language, see `parse_direction`.
+        raise_unclear: raise for a reply that cannot be read, instead of NONE.
+        raise_errors: raise what the model raises, instead of NONE.
+        count_tokens: counts the tokens of a prompt.
+        calls: calls so far.
+        prompt_tokens: tokens of the prompts sent so far.
+    """
+
+    llm: LLM
+    infer: BasePromptTemplate
+    refine: BasePromptTemplate
+    together: BasePromptTemplate | None
+    parts: Literal["refine", "unite", "first"]
+    num_workers: int
+    timeout: float | None
+    labels: Labels | None
+    raise_unclear: bool
+    raise_errors: bool
+    count_tokens: Callable[[str], int]
+    calls: int = field(default=0, init=False)
+    prompt_tokens: int = field(default=0, init=False)
+
+    def judge(self, excerpts: Sequence[str], query: str) -> Flow[list[Decision]]:
+        """Decide over distinct excerpts; the decisions stand in their order."""
+        if self.together and len(excerpts) > 1:
+            decisions = yield from self._judge_together(self.together, excerpts, query)
+            if decisions is not None:
+                return decisions
+        flows = [self._judge_one(excerpt, query) for excerpt in excerpts]
+        return (yield from ask(SideBySide(flows, self.num_workers)))
+
+    def _judge_one(self, excerpt: str, query: str) -> Flow[Decision]:
+        try:
+            replies = yield from self._replies(excerpt, query)
+        except Exception as error:
+            return self._failed(error)
+        verdicts = [parse_direction(reply, self.labels) for reply in replies]
+        raw = "\n".join(replies)
+        if None in verdicts:
+            if self.raise_unclear:
+                raise UnclearAnswerError(
+                    f"the LLM's answer names no direction: {raw[:SHOWN_CHARACTERS]!r}; "
+                    'on_unclear="none" takes it for NONE'
+                )
+            return Decision("none", "unclear", raw)
+        return Decision(_union(cast("list[Answer]", verdicts)), "answer", raw)
+
+    def _replies(self, excerpt: str, query: str) -> Flow[list[str]]:
+        """The replies that count: one for each part under "unite", else the last."""
+        replies: list[str] = []
+        for part in self._split(excerpt):
+            if replies and self.parts == "refine":
+                reply = yield from self._ask(
+                    self.refine, context_msg=part, query_str=query, existing_answer=replies.pop()
+                )
+            else:
+                reply = yield from self._ask(self.infer, context_str=part, query_str=query)
+            replies.append(reply)
+        return replies
+
+    def _split(self, excerpt: str) -> list[str]:
+        """The parts of an excerpt that fit into a prompt each."""
+        helper = PromptHelper.from_llm_metadata(self.llm.metadata)
+        parts = helper.repack(self.infer, [excerpt], llm=self.llm)
+        if len(parts) < 2:
+            return [excerpt]
+        if self.parts == "refine":
+            # Both prompts must have room for a part.
+            return max(parts, helper.repack(self.refine, [excerpt], llm=self.llm), key=len)
+        return parts[:1] if self.parts == "first" else parts
+
+    def _judge_together(
+        self, prompt: BasePromptTemplate, excerpts: Sequence[str], query: str
+    ) -> Flow[list[Decision] | None]:
+        """One call for all excerpts; None where they do not fit into a prompt or the reply is unusable."""
+        numbered = "\n\n".join(f"Excerpt {number}: {text}" for number, text in enumerate(excerpts, start=1))
+        try:
+            helper = PromptHelper.from_llm_metadata(self.llm.metadata)
+            if len(helper.repack(prompt, [numbered], llm=self.llm)) > 1:
+                return None
+            reply = yield from self._ask(prompt, context_str=numbered, query_str=query)
+        except Exception as error:
+            return [self._failed(error)] * len(excerpts)
+        verdicts = parse_directions(reply, len(excerpts), self.labels)
+        if verdicts is None:
+            return None
+        return [Decision(verdict, "answer", reply) for verdict in verdicts]
+
+    def _ask(self, prompt: BasePromptTemplate, **variables: str) -> Flow[str]:
+        self.calls += 1
+        self.prompt_tokens += self.count_tokens(prompt.format(llm=self.llm, **variables))
+        return (yield from ask(AskLLM(self.llm, prompt, variables, self.timeout)))
+
+    def _failed(self, error: Exception) -> Decision:
+        if self.raise_errors:
+            raise error
+        return Decision("none", "llm_error", error=describe(error, self.llm))
+
+
+def _union(directions: Iterable[Answer]) -> Answer:
+    sides = set(directions) - {"none"}
+    if len(sides) > 1:
+        return "both"
+    return sides.pop() if sides else "none"

@@ -1,0 +1,119 @@
+"""The prompts that ask where context is missing, and how prompts are given, checked and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from llama_index.core.llms import ChatMessage, MessageRole
+from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
+
+from llama_index_ext_ctxaug.errors import ConfigurationError
+
+_RULES = """\
+You read an excerpt of a document and a question. Where does the answer to the question stand?
+NONE: in the excerpt itself.
+PREVIOUS: in the text before the excerpt. The question asks for something earlier, or for what the excerpt \
+refers back to.
+NEXT: in the text after the excerpt. The question asks for something later, or for what the excerpt announces.
+BOTH: a part of it before and a part of it after the excerpt.
+Answer with exactly one word: NONE, PREVIOUS, NEXT or BOTH."""
+
+_CASE = "Excerpt: {context_str}\nQuestion: {query_str}"
+
+_EXAMPLES = (
+    (
+        "In 1990 Ada Moss became head of the clinic and had a new wing built.",
+        (
+            ("Who was head of the clinic before Ada Moss?", "PREVIOUS"),
+            ("What did Ada Moss have built?", "NONE"),
+            ("What did Ada Moss do after she left the clinic?", "NEXT"),
+        ),
+    ),
+    (
+        "这两条意见写进了会议纪要，会议随后转入下一项议程。",
+        (
+            ("写进纪要的是哪两条意见？", "PREVIOUS"),
+            ("意见写进了什么文件？", "NONE"),
+            ("下一项议程讨论了什么？", "NEXT"),
+        ),
+    ),
+)
+
+
+def _messages(*turns: tuple[MessageRole, str]) -> ChatPromptTemplate:
+    return ChatPromptTemplate([ChatMessage(content=content, role=role) for role, content in turns])
+
+
+def _worked() -> list[tuple[MessageRole, str]]:
+    turns = []
+    for excerpt, cases in _EXAMPLES:
+        for question, answer in cases:
+            turns.append((MessageRole.USER, _CASE.format(context_str=excerpt, query_str=question)))
+            turns.append((MessageRole.ASSISTANT, answer))
+    return turns
+
+
+DEFAULT_INFER_PROMPT: BasePromptTemplate = _messages(
+    (MessageRole.SYSTEM, _RULES), *_worked(), (MessageRole.USER, _CASE)
+)
+"""Asks about one excerpt (`context_str`) and the question (`query_str`)."""
+
+DEFAULT_REFINE_PROMPT: BasePromptTemplate = _messages(
+    (MessageRole.SYSTEM, _RULES),
+    (
+        MessageRole.USER,
+        "The excerpt is long and comes in parts. From the parts so far the answer was: {existing_answer}\n"
+        "The part that follows: {context_msg}\nQuestion: {query_str}\n"
+        "Keep the answer or give a better one for the whole excerpt, in exactly one word.",
+    ),
+)
+"""Asks again with the following part (`context_msg`) of an excerpt that is too long for one prompt."""
+
+DEFAULT_TOGETHER_PROMPT: BasePromptTemplate = _messages(
+    (
+        MessageRole.SYSTEM,
+        _RULES.rsplit("\n", 1)[0] + "\nThere are several numbered excerpts. Judge each of them by itself. "
+        'Answer with a JSON object that gives one word for each number, such as {"1": "NONE", "2": "NEXT"}.',
+    ),
+    (MessageRole.USER, "{context_str}\n\nQuestion: {query_str}\nJSON:"),
+)
+"""Asks about all excerpts at once: `context_str` is all of them, numbered from 1."""
+
+
+def as_template(value: Any, name: str, variables: Collection[str]) -> BasePromptTemplate:
+    """Take a prompt as text, as saved messages or as a template, and see that it has what it needs.
+
+    Args:
+        value: a string, a list of `{"role": ..., "content": ...}`, or any prompt template.
+        name: name of the field, for the error.
+        variables: names that must occur in it.
+
+    Raises:
+        ConfigurationError: the value is no prompt, or lacks a variable.
+    """
+    if isinstance(value, str):
+        value = PromptTemplate(value)
+    elif isinstance(value, list):
+        value = ChatPromptTemplate([ChatMessage(**message) for message in value])
+    if not isinstance(value, BasePromptTemplate):
+        raise ConfigurationError(f"{name} must be a string or a prompt template, got {value!r}")
+    named = {own: asked for asked, own in (value.template_var_mappings or {}).items()}
+    known = {named.get(own, own) for own in value.template_vars} | set(value.function_mappings or {})
+    missing = [variable for variable in variables if variable not in known]
+    if missing:
+        raise ConfigurationError(
+            f"{name} lacks {', '.join('{' + variable + '}' for variable in missing)}; "
+            f"it needs {', '.join('{' + variable + '}' for variable in variables)}"
+        )
+    return value
+
+
+def as_text(template: BasePromptTemplate) -> str | list[dict[str, str]]:
+    """A prompt as plain JSON types: text, or messages for a chat template."""
+    if isinstance(template, ChatPromptTemplate):
+        return [
+            {"role": message.role.value, "content": message.content or ""}
+            for message in template.message_templates
+        ]
+    return template.get_template()
