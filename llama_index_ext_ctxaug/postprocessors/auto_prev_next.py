@@ -108,7 +108,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
     )
     together_tmpl: BasePromptTemplate = Field(
         default=DEFAULT_TOGETHER_PROMPT,
-        description='Prompt under decide="together", with {context_str} (the hits, numbered) and {query_str}.',
+        description='Prompt under decide="together", with {context_str} (hits, numbered) and {query_str}.',
     )
     num_workers: int = Field(default=4, ge=1, description="Most calls of the model under way at a time.")
     llm_timeout: float | None = Field(default=None, gt=0, description="Most seconds for one call.")
