@@ -1,0 +1,191 @@
+"""How often a language model names the right direction: this pack's prompts against LlamaIndex's own.
+
+    python benchmarks/direction_quality.py --api-base http://127.0.0.1:8089/v1 --name "Qwen2.5 1.5B"
+
+Every case of direction_cases.jsonl is an excerpt, a question and the side on which the answer stands. The
+excerpt becomes the middle chunk of a document of three, both postprocessors run over it as a hit, and what
+they add is what they decided; so prompt, call, reading of the reply and growth are measured together, the
+same for both. The half "tune" was used to choose prompts, the half "report" only to state results. Under
+"together" two excerpts of other cases stand beside it, and the decision over the case's own one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from llama_index.core import __version__ as core_version
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.llms import LLM
+from llama_index.core.postprocessor import AutoPrevNextNodePostprocessor as UpstreamPostprocessor
+from llama_index.core.schema import NodeWithScore
+from llama_index.llms.openai import OpenAI
+
+from llama_index_ext_ctxaug import AutoPrevNextNodePostprocessor, DirectionsChosenEvent
+from llama_index_ext_ctxaug.testing import docstore_of, linked_document
+
+CASES = Path(__file__).parent / "direction_cases.jsonl"
+DIRECTIONS = ("previous", "next", "none")
+
+
+@dataclass
+class Case:
+    """One excerpt with one question; `direction` is where the answer stands."""
+
+    id: str
+    lang: str
+    split: str
+    excerpt: str
+    question: str
+    direction: str
+
+
+@dataclass
+class Outcome:
+    """What a system decided on a case: a direction, or None where its reply was unusable."""
+
+    case: Case
+    decided: str | None
+
+
+class Decisions(BaseEventHandler):
+    """Keeps the events of the last call."""
+
+    events: list[DirectionsChosenEvent] = Field(default_factory=list)
+
+    def handle(self, event: object, **kwargs: object) -> None:
+        """Keep what concerns directions."""
+        if isinstance(event, DirectionsChosenEvent):
+            self.events.append(event)
+
+
+DECISIONS = Decisions()
+System = Callable[[LLM, list[Case], int], str | None]
+
+
+def main() -> None:
+    """Run the systems over one half of the cases and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--api-base", required=True, help="an OpenAI-compatible endpoint")
+    parser.add_argument("--model", default="gpt-3.5-turbo", help="model name to send")
+    parser.add_argument("--name", help="name of the model in the table")
+    parser.add_argument("--split", choices=["tune", "report"], default="report")
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--out", type=Path, help="also append the table to this file")
+    options = parser.parse_args()
+    logging.getLogger("llama_index_ext_ctxaug").setLevel(logging.ERROR)
+    get_dispatcher().add_event_handler(DECISIONS)
+    llm = OpenAI(
+        model=options.model,
+        api_base=options.api_base,
+        api_key="none",
+        temperature=0,
+        max_tokens=48,
+        timeout=600,
+        max_retries=0,
+    )
+    cases = [Case(**json.loads(line)) for line in CASES.read_text(encoding="utf-8").splitlines()]
+    cases = [case for case in cases if case.split == options.split]
+    lines = heading(options.name or options.model, options.split, len(cases))
+    print("\n".join(lines), flush=True)
+    for name in options.systems:
+        lines.append(row(name, llm, cases))
+        print(lines[-1], flush=True)
+    if options.out:
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write("\n".join([*lines, "", ""]))
+
+
+def heading(name: str, split: str, count: int) -> list[str]:
+    """The head of the table."""
+    return [
+        f'## {name}, half "{split}" ({count} cases), llama-index-core {core_version}',
+        "",
+        "| system | right | usable | previous | next | none | English | Chinese | decided previous / next / "
+        "none / both / unusable | s a case |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+
+
+def row(name: str, llm: LLM, cases: list[Case]) -> str:
+    """One system over all cases, as a line of the table."""
+    begin = time.perf_counter()
+    outcomes = [Outcome(case, SYSTEMS[name](llm, cases, place)) for place, case in enumerate(cases)]
+    seconds = (time.perf_counter() - begin) / len(cases)
+    decided = Counter(outcome.decided for outcome in outcomes)
+    counts = " / ".join(str(decided[kind]) for kind in (*DIRECTIONS, "both", None))
+    usable = sum(outcome.decided is not None for outcome in outcomes)
+    groups = [[o for o in outcomes if o.case.direction == direction] for direction in DIRECTIONS]
+    groups += [[o for o in outcomes if o.case.lang == lang] for lang in ("en", "zh")]
+    shares = " | ".join(share(group) for group in groups)
+    return f"| {name} | {share(outcomes)} | {usable}/{len(cases)} | {shares} | {counts} | {seconds:.1f} |"
+
+
+def share(outcomes: list[Outcome]) -> str:
+    """How many are right, of how many."""
+    right = sum(outcome.decided == outcome.case.direction for outcome in outcomes)
+    return f"{right}/{len(outcomes)} ({right / len(outcomes):.0%})"
+
+
+def upstream(llm: LLM, cases: list[Case], place: int) -> str | None:
+    """LlamaIndex's postprocessor with its own prompt; an error for the reply is an unusable reply."""
+    nodes = document(cases[place])
+    augmenter = UpstreamPostprocessor(docstore=docstore_of(nodes), llm=llm)
+    try:
+        result = augmenter.postprocess_nodes([NodeWithScore(node=nodes[1])], query_str=cases[place].question)
+    except ValueError:
+        return None
+    return added(result, cases[place])
+
+
+def each(llm: LLM, cases: list[Case], place: int) -> str | None:
+    """This pack, one call a hit."""
+    nodes = document(cases[place])
+    augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, on_llm_error="raise")
+    DECISIONS.events.clear()
+    result = augmenter.postprocess_nodes([NodeWithScore(node=nodes[1])], query_str=cases[place].question)
+    clear = DECISIONS.events[0].decisions[0]["reason"] == "answer"
+    return added(result, cases[place]) if clear else None
+
+
+def together(llm: LLM, cases: list[Case], place: int) -> str | None:
+    """This pack, one call for three hits; falling back to a call for each is an unusable reply."""
+    case = cases[place]
+    others = [other for other in cases if other.lang == case.lang and other.excerpt != case.excerpt]
+    chosen = [others[(place * 7) % len(others)], others[(place * 7 + 9) % len(others)]]
+    chosen.insert(place % 3, case)
+    documents = [document(one) for one in chosen]
+    augmenter = AutoPrevNextNodePostprocessor(
+        docstore=docstore_of(*documents), llm=llm, decide="together", on_llm_error="raise"
+    )
+    DECISIONS.events.clear()
+    hits = [NodeWithScore(node=nodes[1]) for nodes in documents]
+    result = augmenter.postprocess_nodes(hits, query_str=case.question)
+    return added(result, case) if DECISIONS.events[0].calls == 1 else None
+
+
+SYSTEMS: dict[str, System] = {"LlamaIndex": upstream, "each": each, "together": together}
+
+
+def document(case: Case) -> list:
+    """The excerpt between two other chunks."""
+    return linked_document(["Before.", case.excerpt, "After."], source_id=case.id)
+
+
+def added(result: list[NodeWithScore], case: Case) -> str:
+    """The direction in which nodes of the case's document were added."""
+    texts = {hit.node.text for hit in result if hit.node.ref_doc_id == case.id}
+    sides = [side for side, text in (("previous", "Before."), ("next", "After.")) if text in texts]
+    return "both" if len(sides) == 2 else (sides or ["none"])[0]
+
+
+if __name__ == "__main__":
+    main()
