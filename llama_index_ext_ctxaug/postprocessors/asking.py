@@ -70,10 +70,12 @@ def _fulfill(reply: Future[str], call: Callable[[], str]) -> None:
 
 def _only_sync(llm: LLM) -> bool:
     """Whether the async calls of a model are core's, which run the sync ones on the event loop."""
-    kind = type(llm)
-    if not issubclass(kind, CustomLLM):
+    if not isinstance(llm, CustomLLM):
         return False
-    return kind.achat is CustomLLM.achat and kind.acomplete is CustomLLM.acomplete
+    # By name, since core wraps inherited methods anew for every class.
+    return all(
+        getattr(type(llm), name).__qualname__ == f"CustomLLM.{name}" for name in ("achat", "acomplete")
+    )
 
 
 def describe(error: Exception, llm: LLM) -> str:

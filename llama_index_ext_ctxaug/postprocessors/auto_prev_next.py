@@ -214,7 +214,6 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         return decisions
 
     def _new_judge(self) -> DirectionJudge:
-        tokenizer = Settings.tokenizer
         return DirectionJudge(
             llm=self.llm or Settings.llm,
             infer=self.infer_prev_next_tmpl,
@@ -226,7 +225,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             labels={str(kind): words for kind, words in (self.answer_labels or {}).items()},
             raise_unclear=self.on_unclear == "raise",
             raise_errors=self.on_llm_error == "raise",
-            count_tokens=lambda text: len(tokenizer(text)),
+            count_tokens=lambda text: len(Settings.tokenizer(text)),
         )
 
     def _report(
@@ -263,8 +262,8 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
                 augmenter=name,
                 round=number,
                 decisions=[{"hit_id": hit_id, **_as_dict(d)} for hit_id, d in decisions.items()],
-                calls=judge.calls,
-                prompt_tokens=judge.prompt_tokens,
+                calls=len(judge.sent),
+                prompt_tokens=sum(judge.sent),
             )
         )
 

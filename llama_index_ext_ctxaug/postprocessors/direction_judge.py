@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, cast
 
 from llama_index.core.indices.prompt_helper import PromptHelper
@@ -11,7 +12,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_ext_ctxaug.errors import UnclearAnswerError
-from llama_index_ext_ctxaug.flow import Flow, SideBySide, ask
+from llama_index_ext_ctxaug.flow import Flow, SideBySide, Work, ask
 from llama_index_ext_ctxaug.postprocessors.asking import AskLLM, describe
 from llama_index_ext_ctxaug.postprocessors.direction_answer import Answer, parse_direction, parse_directions
 from llama_index_ext_ctxaug.postprocessors.direction_labels import Labels
@@ -58,8 +59,7 @@ class DirectionJudge:
         raise_unclear: raise for a reply that cannot be read, instead of NONE.
         raise_errors: raise what the model raises, instead of NONE.
         count_tokens: counts the tokens of a prompt.
-        calls: calls so far.
-        prompt_tokens: tokens of the prompts sent so far.
+        sent: tokens of each prompt that was sent so far.
     """
 
     llm: LLM
@@ -73,8 +73,7 @@ class DirectionJudge:
     raise_unclear: bool
     raise_errors: bool
     count_tokens: Callable[[str], int]
-    calls: int = field(default=0, init=False)
-    prompt_tokens: int = field(default=0, init=False)
+    sent: list[int] = field(default_factory=list, init=False)
 
     def judge(self, excerpts: Sequence[str], query: str) -> Flow[list[Decision]]:
         """Decide over distinct excerpts; the decisions stand in their order."""
@@ -104,7 +103,7 @@ class DirectionJudge:
     def _replies(self, excerpt: str, query: str) -> Flow[list[str]]:
         """The replies that count: one for each part under "unite", else the last."""
         replies: list[str] = []
-        for part in self._split(excerpt):
+        for part in (yield from ask(Work(partial(self._split, excerpt)))):
             if replies and self.parts == "refine":
                 reply = yield from self._ask(
                     self.refine, context_msg=part, query_str=query, existing_answer=replies.pop()
@@ -125,14 +124,18 @@ class DirectionJudge:
             return max(parts, helper.repack(self.refine, [excerpt], llm=self.llm), key=len)
         return parts[:1] if self.parts == "first" else parts
 
+    def _fits(self, prompt: BasePromptTemplate, text: str) -> bool:
+        return (
+            len(PromptHelper.from_llm_metadata(self.llm.metadata).repack(prompt, [text], llm=self.llm)) == 1
+        )
+
     def _judge_together(
         self, prompt: BasePromptTemplate, excerpts: Sequence[str], query: str
     ) -> Flow[list[Decision] | None]:
         """One call for all excerpts; None where they do not fit into a prompt or the reply is unusable."""
         numbered = "\n\n".join(f"Excerpt {number}: {text}" for number, text in enumerate(excerpts, start=1))
         try:
-            helper = PromptHelper.from_llm_metadata(self.llm.metadata)
-            if len(helper.repack(prompt, [numbered], llm=self.llm)) > 1:
+            if not (yield from ask(Work(partial(self._fits, prompt, numbered)))):
                 return None
             reply = yield from self._ask(prompt, context_str=numbered, query_str=query)
         except Exception as error:
@@ -143,8 +146,9 @@ class DirectionJudge:
         return [Decision(verdict, "answer", reply) for verdict in verdicts]
 
     def _ask(self, prompt: BasePromptTemplate, **variables: str) -> Flow[str]:
-        self.calls += 1
-        self.prompt_tokens += self.count_tokens(prompt.format(llm=self.llm, **variables))
+        text = prompt.format(llm=self.llm, **variables)
+        tokens = yield from ask(Work(lambda: self.count_tokens(text)))
+        self.sent.append(tokens)
         return (yield from ask(AskLLM(self.llm, prompt, variables, self.timeout)))
 
     def _failed(self, error: Exception) -> Decision:
