@@ -8,7 +8,7 @@ is sent the result; an error of the step is thrown in at the `yield`, so that it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -92,25 +92,6 @@ async def arun(flow: Flow[T]) -> T:
         return value
     finally:
         flow.close()
-
-
-@dataclass(frozen=True)
-class Work(Generic[T]):
-    """The step that computes something too slow for the event loop, or something that may read a file.
-
-    Attributes:
-        call: what computes it.
-    """
-
-    call: Callable[[], T]
-
-    def run(self) -> T:
-        """Compute it here."""
-        return self.call()
-
-    async def arun(self) -> T:
-        """Compute it in a thread."""
-        return await asyncio.to_thread(self.call)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
+from llama_index_ext_ctxaug.flow import Flow, SideBySide, arun, ask, run
 
 DRIVERS: list[Callable[[Flow[Any]], Any]] = [run, lambda flow: asyncio.run(arun(flow))]
 
@@ -120,3 +120,39 @@ def test_keyboard_interrupt_passes_through() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(flow())
     assert closed == [True]
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_flows_side_by_side(drive: Callable[[Flow[Any]], Any], limit: int) -> None:
+    """Results stand in the order of the flows, however many run at a time."""
+
+    def one(number: int) -> Flow[int]:
+        return (yield from ask(Double(number)))
+
+    def flow() -> Flow[list[int]]:
+        return (yield from ask(SideBySide([one(number) for number in range(7)], limit)))
+
+    assert drive(flow()) == [0, 2, 4, 6, 8, 10, 12]
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_an_error_among_flows_side_by_side(drive: Callable[[Flow[Any]], Any], limit: int) -> None:
+    """An error of one flow is raised, and every flow that has begun is closed."""
+    begun: list[int] = []
+    closed: list[int] = []
+
+    def one(number: int) -> Flow[int]:
+        begun.append(number)
+        try:
+            return (yield from ask(Double(number)))
+        finally:
+            closed.append(number)
+
+    def flow() -> Flow[list[int]]:
+        return (yield from ask(SideBySide([one(number) for number in (1, -2, 3, 4)], limit)))
+
+    with pytest.raises(ArithmeticError):
+        drive(flow())
+    assert sorted(closed) == sorted(begun)

@@ -20,6 +20,7 @@ from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.events import DirectionsChosenEvent
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
+from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.direction_judge import SHOWN_CHARACTERS, Decision, DirectionJudge
 from llama_index_ext_ctxaug.postprocessors.direction_prompts import (
@@ -29,6 +30,7 @@ from llama_index_ext_ctxaug.postprocessors.direction_prompts import (
     as_template,
     as_text,
 )
+from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)
@@ -182,13 +184,15 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             hit_id: Reach(previous=reach.previous + 1, next=reach.next + 1)
             for hit_id, reach in reaches.items()
         }
-        walks = iter((yield from growth.look(further)))
+        walks = yield from growth.look(further)
+        reached = {(walk.hit_id, walk.direction): walk.node_ids for walk in walks}
         views: dict[str, _View] = {}
-        for (hit_id, reach), before, after in zip(reaches.items(), walks, walks, strict=True):
-            run = [*reversed(before.node_ids[: reach.previous]), hit_id, *after.node_ids[: reach.next]]
+        for hit_id, reach in reaches.items():
+            before, after = reached.get((hit_id, "previous"), []), reached.get((hit_id, "next"), [])
+            run = [*reversed(before[: reach.previous]), hit_id, *after[: reach.next]]
             nodes = [node for id_ in run if (node := growth.reader.node(id_)) is not None]
             text = "\n\n".join(node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes)
-            beyond = [*before.node_ids[reach.previous :], *after.node_ids[reach.next :]]
+            beyond = [*before[reach.previous :], *after[reach.next :]]
             views[hit_id] = _View(text, more=any(self._is_worth_a_call(id_, growth) for id_ in beyond))
         return views
 
@@ -202,7 +206,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         return replace(reach, previous=reach.previous + previous, next=reach.next + next_)
 
     def _decide(self, views: Mapping[str, _View], query: str, number: int) -> Flow[dict[str, Decision]]:
-        judge = self._new_judge()
+        judge = self._new_judge((yield from tokenizer_or_default(self.tokenizer)))
         excerpts = list(
             dict.fromkeys(view.text for view in views.values() if view.more and view.text.strip())
         )
@@ -213,7 +217,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         self._report(decisions, judged, judge, number)
         return decisions
 
-    def _new_judge(self) -> DirectionJudge:
+    def _new_judge(self, tokenizer: Tokenizer) -> DirectionJudge:
         return DirectionJudge(
             llm=self.llm or Settings.llm,
             infer=self.infer_prev_next_tmpl,
@@ -225,7 +229,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             labels={str(kind): words for kind, words in (self.answer_labels or {}).items()},
             raise_unclear=self.on_unclear == "raise",
             raise_errors=self.on_llm_error == "raise",
-            count_tokens=lambda text: len(Settings.tokenizer(text)),
+            tokenizer=tokenizer,
         )
 
     def _report(

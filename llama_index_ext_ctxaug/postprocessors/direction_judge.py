@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal, cast
 
-from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms import LLM
+from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.prompts import BasePromptTemplate
 
-from llama_index_ext_ctxaug.errors import UnclearAnswerError
-from llama_index_ext_ctxaug.flow import Flow, SideBySide, Work, ask
+from llama_index_ext_ctxaug.errors import ConfigurationError, UnclearAnswerError
+from llama_index_ext_ctxaug.flow import Flow, SideBySide, ask
+from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.postprocessors.asking import AskLLM, describe
 from llama_index_ext_ctxaug.postprocessors.direction_answer import Answer, parse_direction, parse_directions
 from llama_index_ext_ctxaug.postprocessors.direction_labels import Labels
 
 SHOWN_CHARACTERS = 100
 """How much of a reply a warning shows."""
+
+MARGIN = 100
+"""Tokens of the context window left alone: models count messages, and words, a little differently."""
 
 Reason = Literal["answer", "unclear", "llm_error", "no_neighbor", "blank"]
 """Where a decision comes from; all but the first mean NONE."""
@@ -58,7 +62,7 @@ class DirectionJudge:
         labels: words of another language, see `parse_direction`.
         raise_unclear: raise for a reply that cannot be read, instead of NONE.
         raise_errors: raise what the model raises, instead of NONE.
-        count_tokens: counts the tokens of a prompt.
+        tokenizer: splits texts into tokens, to count them.
         sent: tokens of each prompt that was sent so far.
     """
 
@@ -72,7 +76,7 @@ class DirectionJudge:
     labels: Labels | None
     raise_unclear: bool
     raise_errors: bool
-    count_tokens: Callable[[str], int]
+    tokenizer: Tokenizer
     sent: list[int] = field(default_factory=list, init=False)
 
     def judge(self, excerpts: Sequence[str], query: str) -> Flow[list[Decision]]:
@@ -103,31 +107,48 @@ class DirectionJudge:
     def _replies(self, excerpt: str, query: str) -> Flow[list[str]]:
         """The replies that count: one for each part under "unite", else the last."""
         replies: list[str] = []
-        for part in (yield from ask(Work(partial(self._split, excerpt)))):
+        for part in self._split(excerpt, query):
             if replies and self.parts == "refine":
+                so_far = replies.pop()
+                verdict = parse_direction(so_far, self.labels)
+                so_far = verdict.upper() if verdict else so_far[:SHOWN_CHARACTERS]
                 reply = yield from self._ask(
-                    self.refine, context_msg=part, query_str=query, existing_answer=replies.pop()
+                    self.refine, context_msg=part, query_str=query, existing_answer=so_far
                 )
             else:
                 reply = yield from self._ask(self.infer, context_str=part, query_str=query)
             replies.append(reply)
         return replies
 
-    def _split(self, excerpt: str) -> list[str]:
+    def _split(self, excerpt: str, query: str) -> list[str]:
         """The parts of an excerpt that fit into a prompt each."""
-        helper = PromptHelper.from_llm_metadata(self.llm.metadata)
-        parts = helper.repack(self.infer, [excerpt], llm=self.llm)
-        if len(parts) < 2:
+        room = self._room(self.infer, query, "context_str")
+        if self._count(excerpt) <= room:
             return [excerpt]
         if self.parts == "refine":
-            # Both prompts must have room for a part.
-            return max(parts, helper.repack(self.refine, [excerpt], llm=self.llm), key=len)
+            room = min(room, self._room(self.refine, query, "context_msg", "existing_answer"))
+        splitter = TokenTextSplitter(chunk_size=room, chunk_overlap=room // 10, tokenizer=self._tokens)
+        parts = splitter.split_text(excerpt)
         return parts[:1] if self.parts == "first" else parts
 
-    def _fits(self, prompt: BasePromptTemplate, text: str) -> bool:
-        return (
-            len(PromptHelper.from_llm_metadata(self.llm.metadata).repack(prompt, [text], llm=self.llm)) == 1
-        )
+    def _room(self, prompt: BasePromptTemplate, query: str, *others: str) -> int:
+        """How many tokens the rest of a prompt leaves for an excerpt."""
+        limits = self.llm.metadata
+        output = limits.num_output if limits.num_output > 0 else DEFAULT_NUM_OUTPUTS
+        taken = self._count(prompt.format(llm=self.llm, query_str=query, **dict.fromkeys(others, "")))
+        room = limits.context_window - output - taken - MARGIN
+        if room <= 0:
+            raise ConfigurationError(
+                f"the prompt takes {taken} tokens and the answer {output} of the LLM's context window of "
+                f"{limits.context_window}: no room is left for an excerpt"
+            )
+        return room
+
+    def _count(self, text: str) -> int:
+        return len(self.tokenizer(text))
+
+    def _tokens(self, text: str) -> list[object]:
+        return list(self.tokenizer(text))
 
     def _judge_together(
         self, prompt: BasePromptTemplate, excerpts: Sequence[str], query: str
@@ -135,7 +156,7 @@ class DirectionJudge:
         """One call for all excerpts; None where they do not fit into a prompt or the reply is unusable."""
         numbered = "\n\n".join(f"Excerpt {number}: {text}" for number, text in enumerate(excerpts, start=1))
         try:
-            if not (yield from ask(Work(partial(self._fits, prompt, numbered)))):
+            if self._count(numbered) > self._room(prompt, query, "context_str"):
                 return None
             reply = yield from self._ask(prompt, context_str=numbered, query_str=query)
         except Exception as error:
@@ -146,9 +167,7 @@ class DirectionJudge:
         return [Decision(verdict, "answer", reply) for verdict in verdicts]
 
     def _ask(self, prompt: BasePromptTemplate, **variables: str) -> Flow[str]:
-        text = prompt.format(llm=self.llm, **variables)
-        tokens = yield from ask(Work(lambda: self.count_tokens(text)))
-        self.sent.append(tokens)
+        self.sent.append(self._count(prompt.format(llm=self.llm, **variables)))
         return (yield from ask(AskLLM(self.llm, prompt, variables, self.timeout)))
 
     def _failed(self, error: Exception) -> Decision:

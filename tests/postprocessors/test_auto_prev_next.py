@@ -435,7 +435,7 @@ def test_together_falls_back(postprocess: Any, useless: str) -> None:
 def test_together_that_does_not_fit(postprocess: Any) -> None:
     """Excerpts that do not fit into one prompt together are judged one by one."""
     nodes = linked_document([f"Chunk {place} " + "tells of the sea. " * 85 for place in range(12)])
-    llm = ScriptedLLM(answers=["NEXT"], context_window=1000)
+    llm = ScriptedLLM(answers=["NEXT"], context_window=1050)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, decide="together")
     assert numbers(postprocess(augmenter, hits(nodes, [9, 4]), query_str=QUERY)) == [9, 10, 4, 5]
     assert len(llm.prompts) == 2
@@ -524,7 +524,7 @@ def test_a_window_too_small_for_the_prompt(postprocess: Any, caplog: pytest.LogC
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
     with caplog.at_level(logging.WARNING):
         assert numbers(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1]
-    assert "context size" in caplog.messages[0]
+    assert "no room is left" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("mode", ["tree_summarize", "generation", "no_text", "context_only"])
@@ -695,3 +695,24 @@ def test_the_order_of_hits_shows_in_ranks_alone(world: World, num_nodes: int, se
     one = augmenter.postprocess_nodes(world.hits, query_str=QUERY)
     other = augmenter.postprocess_nodes(shuffled(world.hits, seed), query_str=QUERY)
     assert {hit.node.node_id for hit in one} == {hit.node.node_id for hit in other}
+
+
+def test_what_an_augmenter_added_is_not_judged(postprocess: Any) -> None:
+    """Augmenting twice asks about the hits alone, and adds nothing more around what was added."""
+    nodes = linked_document(9)
+    llm = ScriptedLLM(answers=by_chunk({4: "NEXT", 5: "NEXT"}))
+    augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=1)
+    once = postprocess(augmenter, hits(nodes, [4]), query_str=QUERY)
+    assert numbers(postprocess(augmenter, once, query_str=QUERY)) == [4, 5]
+    assert {excerpt(prompt) for prompt in llm.prompts} == {nodes[4].text}
+
+
+def test_passages(postprocess: Any) -> None:
+    """With output="passages" a hit and the neighbor that was wanted come as one text."""
+    nodes = linked_document(9)
+    augmenter = AutoPrevNextNodePostprocessor(
+        docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["PREVIOUS"]), output="passages"
+    )
+    (passage,) = postprocess(augmenter, hits(nodes, [4]), query_str=QUERY)
+    assert nodes[3].text in passage.node.text
+    assert passage.node.text.endswith(nodes[4].text)
