@@ -27,7 +27,7 @@ _MARKER = re.compile(
 _TRIM = " \t\r\n*_`#>~|$\"'“”‘’「」『』《》()（）[]【】{}<>.,;:!?。，；：！？、-–—→=\\"
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+|\\boxed\b)")
 _BREAK = re.compile(
-    r"[.;!?。；！？，,\n()（）:：]|\s[-–—]+\s|[–—]|\b(?:but|because|since|while|whereas|although|so|as|rather|instead)\b"
+    r"[.;!?。；！？，,\n()（）:：|]|\s[-–—]+\s|[–—]|\b(?:but|because|since|while|whereas|although|so|as|rather|instead)\b"
     r"|但是|但|而是|因为|因為|由于|所以|因此",
     re.I,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from llama_index.core.llms import ChatMessage, MessageRole
@@ -17,27 +17,30 @@ PREVIOUS: in the text before the excerpt. The question asks for something earlie
 refers back to.
 NEXT: in the text after the excerpt. The question asks for something later, or for what the excerpt announces.
 BOTH: a part of it before and a part of it after the excerpt.
-Answer with exactly one word: NONE, PREVIOUS, NEXT or BOTH."""
+"""
+
+# A small model that has to look for the answer first does not ask for more where the answer is at hand.
+_FORM = """\
+First copy from the excerpt, in at most eight words, what answers the question, or write "not stated". \
+Then write on a new line exactly one word: NONE, PREVIOUS, NEXT or BOTH."""
 
 _CASE = "Excerpt: {context_str}\nQuestion: {query_str}"
+_REPLY = "In the excerpt: {found}\n{verdict}"
 
-_EXAMPLES = (
-    (
-        "In 1990 Ada Moss became head of the clinic and had a new wing built.",
-        (
-            ("Who was head of the clinic before Ada Moss?", "PREVIOUS"),
-            ("What did Ada Moss have built?", "NONE"),
-            ("What did Ada Moss do after she left the clinic?", "NEXT"),
-        ),
-    ),
-    (
-        "这两条意见写进了会议纪要，会议随后转入下一项议程。",
-        (
-            ("写进纪要的是哪两条意见？", "PREVIOUS"),
-            ("意见写进了什么文件？", "NONE"),
-            ("下一项议程讨论了什么？", "NEXT"),
-        ),
-    ),
+_CLINIC = "In 1990 Ada Moss became head of the clinic and had a new wing built."
+_MINUTES = "这两条意见写进了会议纪要，会议随后转入下一项议程。"
+_BOARD = "Step 4: Sand the board with fine paper for five minutes."
+_NOT = "not stated"
+_WORKED = (
+    (_CLINIC, "Who was head of the clinic before Ada Moss?", _NOT, "PREVIOUS"),
+    (_CLINIC, "What did Ada Moss have built?", "a new wing", "NONE"),
+    (_CLINIC, "What did Ada Moss do after she left the clinic?", _NOT, "NEXT"),
+    (_MINUTES, "写进纪要的是哪两条意见？", _NOT, "PREVIOUS"),
+    (_MINUTES, "意见写进了什么文件？", "会议纪要", "NONE"),
+    (_MINUTES, "下一项议程讨论了什么？", _NOT, "NEXT"),
+    (_BOARD, "For how long is the board sanded?", "five minutes", "NONE"),
+    (_BOARD, "What is step 3?", _NOT, "PREVIOUS"),
+    (_BOARD, "What is step 5?", _NOT, "NEXT"),
 )
 
 
@@ -45,22 +48,19 @@ def _messages(*turns: tuple[MessageRole, str]) -> ChatPromptTemplate:
     return ChatPromptTemplate([ChatMessage(content=content, role=role) for role, content in turns])
 
 
-def _worked() -> list[tuple[MessageRole, str]]:
-    turns = []
-    for excerpt, cases in _EXAMPLES:
-        for question, answer in cases:
-            turns.append((MessageRole.USER, _CASE.format(context_str=excerpt, query_str=question)))
-            turns.append((MessageRole.ASSISTANT, answer))
-    return turns
+def _worked() -> Iterator[tuple[MessageRole, str]]:
+    for excerpt, question, found, verdict in _WORKED:
+        yield MessageRole.USER, _CASE.format(context_str=excerpt, query_str=question)
+        yield MessageRole.ASSISTANT, _REPLY.format(found=found, verdict=verdict)
 
 
 DEFAULT_INFER_PROMPT: BasePromptTemplate = _messages(
-    (MessageRole.SYSTEM, _RULES), *_worked(), (MessageRole.USER, _CASE)
+    (MessageRole.SYSTEM, _RULES + _FORM), *_worked(), (MessageRole.USER, _CASE)
 )
 """Asks about one excerpt (`context_str`) and the question (`query_str`)."""
 
 DEFAULT_REFINE_PROMPT: BasePromptTemplate = _messages(
-    (MessageRole.SYSTEM, _RULES),
+    (MessageRole.SYSTEM, _RULES + "Answer with exactly one word: NONE, PREVIOUS, NEXT or BOTH."),
     (
         MessageRole.USER,
         "The excerpt is long and comes in parts. From the parts so far the answer was: {existing_answer}\n"
@@ -73,7 +73,7 @@ DEFAULT_REFINE_PROMPT: BasePromptTemplate = _messages(
 DEFAULT_TOGETHER_PROMPT: BasePromptTemplate = _messages(
     (
         MessageRole.SYSTEM,
-        _RULES.rsplit("\n", 1)[0] + "\nThere are several numbered excerpts. Judge each of them by itself. "
+        _RULES + "There are several numbered excerpts. Judge each of them by itself. "
         'Answer with a JSON object that gives one word for each number, such as {"1": "NONE", "2": "NEXT"}.',
     ),
     (MessageRole.USER, "{context_str}\n\nQuestion: {query_str}\nJSON:"),

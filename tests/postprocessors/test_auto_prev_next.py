@@ -435,8 +435,14 @@ def test_together_falls_back(postprocess: Any, useless: str) -> None:
 def test_together_that_does_not_fit(postprocess: Any) -> None:
     """Excerpts that do not fit into one prompt together are judged one by one."""
     nodes = linked_document([f"Chunk {place} " + "tells of the sea. " * 85 for place in range(12)])
-    llm = ScriptedLLM(answers=["NEXT"], context_window=1050)
-    augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, decide="together")
+    llm = ScriptedLLM(answers=["NEXT"], context_window=900)
+    augmenter = AutoPrevNextNodePostprocessor(
+        docstore=docstore_of(nodes),
+        llm=llm,
+        decide="together",
+        infer_prev_next_tmpl="{context_str} {query_str}",
+        together_tmpl="{context_str} {query_str}",
+    )
     assert numbers(postprocess(augmenter, hits(nodes, [9, 4]), query_str=QUERY)) == [9, 10, 4, 5]
     assert len(llm.prompts) == 2
 

@@ -105,6 +105,8 @@ REPLIES = [
     ("PREVIOUS\nNEXT", "next"),
     ("NEXT\n\nOn reflection:\nNONE", "none"),
     # chain of thought
+    ("In the excerpt: not stated\nPREVIOUS", "previous"),
+    ("In the excerpt: what he did next\nNONE", "none"),
     ("The question asks what came before the war.\nThe excerpt starts with it.\n\nPREVIOUS", "previous"),
     ("Step 1: the next king is not named.\nStep 2: so more is needed.\nAnswer: NEXT", "next"),
     ("It could be PREVIOUS or NEXT. The cause comes first. So the answer is PREVIOUS.", "previous"),
@@ -242,6 +244,7 @@ def test_any_labels(words: list[str]) -> None:
         "3: PREVIOUS\n1: NEXT\n2: NONE",
         "<think>1: NONE</think>\n1: NEXT\n2: NONE\n3: PREVIOUS",
         "Here are the answers:\n\n1: NEXT - it goes on\n2: NONE\n3: PREVIOUS",
+        "1: not stated | NEXT\n2: the next king | NONE\n3: not stated | PREVIOUS",
         "片段1：下一个\n片段2：无\n片段3：上一个",
     ],
 )
