@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from llama_index.core import __version__ as core_version
@@ -79,7 +79,9 @@ def main() -> None:
     parser.add_argument("--name", help="name of the model in the table")
     parser.add_argument("--split", choices=["tune", "report"], default="report")
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--count", type=int, help="only the first so many cases, languages in turn")
     parser.add_argument("--out", type=Path, help="also append the table to this file")
+    parser.add_argument("--raw", type=Path, help="keep each decision in this file, and go on from it")
     options = parser.parse_args()
     logging.getLogger("llama_index_ext_ctxaug").setLevel(logging.ERROR)
     get_dispatcher().add_event_handler(DECISIONS)
@@ -93,11 +95,11 @@ def main() -> None:
         max_retries=0,
     )
     cases = [Case(**json.loads(line)) for line in CASES.read_text(encoding="utf-8").splitlines()]
-    cases = [case for case in cases if case.split == options.split]
+    cases = in_turn([case for case in cases if case.split == options.split])[: options.count]
     lines = heading(options.name or options.model, options.split, len(cases))
     print("\n".join(lines), flush=True)
     for name in options.systems:
-        lines.append(row(name, llm, cases))
+        lines.append(row(name, llm, cases, Record(options.raw, name, llm.model, options.name)))
         print(lines[-1], flush=True)
     if options.out:
         with options.out.open("a", encoding="utf-8") as file:
@@ -110,23 +112,53 @@ def heading(name: str, split: str, count: int) -> list[str]:
         f'## {name}, half "{split}" ({count} cases), llama-index-core {core_version}',
         "",
         "| system | right | usable | previous | next | none | English | Chinese | decided previous / next / "
-        "none / both / unusable | s a case |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "none / both / unusable |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
 
 
-def row(name: str, llm: LLM, cases: list[Case]) -> str:
+def in_turn(cases: list[Case]) -> list[Case]:
+    """English and Chinese excerpts in turn, the three questions of an excerpt together."""
+    excerpts = {case.excerpt: case.lang for case in cases}
+    places = {lang: iter(range(len(excerpts))) for lang in ("en", "zh")}
+    order = {excerpt: next(places[lang]) for excerpt, lang in excerpts.items()}
+    return sorted(cases, key=lambda case: order[case.excerpt])
+
+
+class Record:
+    """Decisions of one system and model, kept in a file so that a run can go on where it was cut off."""
+
+    def __init__(self, path: Path | None, *key: str | None) -> None:
+        self.path, self.key = path, list(key)
+        lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
+        known = [json.loads(line) for line in lines]
+        self.known = {entry["case"]: entry["decided"] for entry in known if entry["key"] == self.key}
+
+    def decide(self, case: Case, call: Callable[[], str | None]) -> str | None:
+        """The decision on a case: the one on file, else a new one, which is put there."""
+        if case.id not in self.known:
+            self.known[case.id] = call()
+            if self.path:
+                entry = {"key": self.key, "case": case.id, "decided": self.known[case.id]}
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(entry) + "\n")
+        return self.known[case.id]
+
+
+def row(name: str, llm: LLM, cases: list[Case], record: Record) -> str:
     """One system over all cases, as a line of the table."""
-    begin = time.perf_counter()
-    outcomes = [Outcome(case, SYSTEMS[name](llm, cases, place)) for place, case in enumerate(cases)]
-    seconds = (time.perf_counter() - begin) / len(cases)
+    system = SYSTEMS[name]
+    outcomes = [
+        Outcome(case, record.decide(case, partial(system, llm, cases, place)))
+        for place, case in enumerate(cases)
+    ]
     decided = Counter(outcome.decided for outcome in outcomes)
     counts = " / ".join(str(decided[kind]) for kind in (*DIRECTIONS, "both", None))
     usable = sum(outcome.decided is not None for outcome in outcomes)
     groups = [[o for o in outcomes if o.case.direction == direction] for direction in DIRECTIONS]
     groups += [[o for o in outcomes if o.case.lang == lang] for lang in ("en", "zh")]
     shares = " | ".join(share(group) for group in groups)
-    return f"| {name} | {share(outcomes)} | {usable}/{len(cases)} | {shares} | {counts} | {seconds:.1f} |"
+    return f"| {name} | {share(outcomes)} | {usable}/{len(cases)} | {shares} | {counts} |"
 
 
 def share(outcomes: list[Outcome]) -> str:
