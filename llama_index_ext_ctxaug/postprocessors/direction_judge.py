@@ -63,7 +63,8 @@ class DirectionJudge:
         raise_unclear: raise for a reply that cannot be read, instead of NONE.
         raise_errors: raise what the model raises, instead of NONE.
         tokenizer: splits texts into tokens, to count them.
-        sent: tokens of each prompt that was sent so far.
+        sent: tokens of each prompt that was sent so far; template and texts are counted apart, which can
+            be a few off where they meet.
     """
 
     llm: LLM
@@ -78,6 +79,7 @@ class DirectionJudge:
     raise_errors: bool
     tokenizer: Tokenizer
     sent: list[int] = field(default_factory=list, init=False)
+    _frames: dict[int, int] = field(default_factory=dict, init=False)
 
     def judge(self, excerpts: Sequence[str], query: str) -> Flow[list[Decision]]:
         """Decide over distinct excerpts; the decisions stand in their order."""
@@ -112,11 +114,9 @@ class DirectionJudge:
                 so_far = replies.pop()
                 verdict = parse_direction(so_far, self.labels)
                 so_far = verdict.upper() if verdict else so_far[:SHOWN_CHARACTERS]
-                reply = yield from self._ask(
-                    self.refine, context_msg=part, query_str=query, existing_answer=so_far
-                )
+                reply = yield from self._ask(self.refine, query, context_msg=part, existing_answer=so_far)
             else:
-                reply = yield from self._ask(self.infer, context_str=part, query_str=query)
+                reply = yield from self._ask(self.infer, query, context_str=part)
             replies.append(reply)
         return replies
 
@@ -135,7 +135,7 @@ class DirectionJudge:
         """How many tokens the rest of a prompt leaves for an excerpt."""
         limits = self.llm.metadata
         output = limits.num_output if limits.num_output > 0 else DEFAULT_NUM_OUTPUTS
-        taken = self._count(prompt.format(llm=self.llm, query_str=query, **dict.fromkeys(others, "")))
+        taken = self._frame(prompt, query, *others)
         room = limits.context_window - output - taken - MARGIN
         if room <= 0:
             raise ConfigurationError(
@@ -143,6 +143,13 @@ class DirectionJudge:
                 f"{limits.context_window}: no room is left for an excerpt"
             )
         return room
+
+    def _frame(self, prompt: BasePromptTemplate, query: str, *others: str) -> int:
+        """Tokens of a prompt with the query alone; counted once, since worked examples can be long."""
+        if id(prompt) not in self._frames:
+            text = prompt.format(llm=self.llm, query_str=query, **dict.fromkeys(others, ""))
+            self._frames[id(prompt)] = self._count(text)
+        return self._frames[id(prompt)]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizer(text))
@@ -158,7 +165,7 @@ class DirectionJudge:
         try:
             if self._count(numbered) > self._room(prompt, query, "context_str"):
                 return None
-            reply = yield from self._ask(prompt, context_str=numbered, query_str=query)
+            reply = yield from self._ask(prompt, query, context_str=numbered)
         except Exception as error:
             return [self._failed(error)] * len(excerpts)
         verdicts = parse_directions(reply, len(excerpts), self.labels)
@@ -166,9 +173,9 @@ class DirectionJudge:
             return None
         return [Decision(verdict, "answer", reply) for verdict in verdicts]
 
-    def _ask(self, prompt: BasePromptTemplate, **variables: str) -> Flow[str]:
-        self.sent.append(self._count(prompt.format(llm=self.llm, **variables)))
-        return (yield from ask(AskLLM(self.llm, prompt, variables, self.timeout)))
+    def _ask(self, prompt: BasePromptTemplate, query: str, **rest: str) -> Flow[str]:
+        self.sent.append(self._frame(prompt, query, *rest) + sum(self._count(text) for text in rest.values()))
+        return (yield from ask(AskLLM(self.llm, prompt, {"query_str": query, **rest}, self.timeout)))
 
     def _failed(self, error: Exception) -> Decision:
         if self.raise_errors:
