@@ -132,7 +132,7 @@ class _Reader:
     def without_echo(self, text: str) -> str:
         """The reply without a further case that the model made up behind its verdict."""
         echo = _ECHO.search(text)
-        if echo and self.label.search(text, 0, echo.start()):
+        if echo and self._last_line(text[: echo.start()]):
             return text[: echo.start()]
         return text
 
@@ -192,6 +192,8 @@ class _Reader:
         if first is None:
             return None
         clause = _BREAK.search(text, first.end())
+        if clause and clause[0] in "?？":
+            return None
         head = text[: clause.start()] if clause else text
         verdict = self._whole(head)
         if verdict and clause and clause[0] in ",，" and self._joined_to_next(text[clause.start() :]):

@@ -117,11 +117,16 @@ REPLIES = [
     ("<thinking>PREVIOUS</thinking> Answer: BOTH", "both"),
     # a made-up further case behind the verdict
     ("NEXT\n\nContext: He was born in Rome.\nQuestion: Who was his father?\nAnswer: PREVIOUS", "next"),
+    ("NEXT is a thought.\nQuestion: what came first?\nAnswer: PREVIOUS", "previous"),
+    ("PREVIOUS? No. NEXT.", "next"),
+    ("I think the answer would be NONE because the previous chunk isn't needed.", "none"),
     # Chinese
     ("下一个", "next"),
     ("上一个", "previous"),
     ("上一個", "previous"),
     ("前", "previous"),
+    ("前一个片段", "previous"),
+    ("前后都需要", "both"),
     ("后", "next"),
     ("之前", "previous"),
     ("之后。", "next"),
