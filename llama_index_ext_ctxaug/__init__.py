@@ -7,17 +7,16 @@ from llama_index_ext_ctxaug.errors import (
     RefusedNodeError,
     UnclearAnswerError,
 )
-from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
-from llama_index_ext_ctxaug.ingestion.linking import LinkReport, NeighborLinker
-from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
-from llama_index_ext_ctxaug.ingestion.sequence import LinkProblem
-from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
-from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
     DirectionsChosenEvent,
 )
+from llama_index_ext_ctxaug.ingestion.linking import LinkReport, NeighborLinker
+from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
+from llama_index_ext_ctxaug.ingestion.sequence import LinkProblem
+from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
+from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
 from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
