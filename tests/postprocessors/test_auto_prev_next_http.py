@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
@@ -56,14 +57,16 @@ def endpoint(server: HTTPServer, answer: Callable[[str], Response | dict[str, An
         said = answer(bodies[-1]["messages"][-1]["content"])
         return said if isinstance(said, Response) else Response(json.dumps(said), mimetype="application/json")
 
-    server.expect_request("/v1/chat/completions", method="POST").respond_with_handler(handle)
+    # A path of its own: what an earlier test gave up waiting for may arrive at the server only now.
+    server.path = f"/{uuid4().hex}/v1"
+    server.expect_request(f"{server.path}/chat/completions", method="POST").respond_with_handler(handle)
     return bodies
 
 
 def model(server: HTTPServer, **options: Any) -> OpenAI:
     """The client, pointed at the endpoint."""
     options = {"max_retries": 0, "timeout": 20.0, **options}
-    return OpenAI(model="gpt-4o-mini", api_key=KEY, api_base=server.url_for("/v1"), **options)
+    return OpenAI(model="gpt-4o-mini", api_key=KEY, api_base=server.url_for(server.path), **options)
 
 
 def numbers(result: list[NodeWithScore]) -> list[int]:
