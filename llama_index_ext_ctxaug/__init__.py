@@ -24,6 +24,7 @@ from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNod
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.postprocessors.relevant_segments import RelevantSegmentsPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ __all__ = [
     "Provenance",
     "Reach",
     "RefusedNodeError",
+    "RelevantSegmentsPostprocessor",
     "SentenceWindowParser",
     "SentencexSplitter",
     "TokenBudgetPostprocessor",

@@ -49,6 +49,8 @@ class Growth:
         refused: nodes that a policy needed and could not take, to be reported, each with the reason.
         stops: how often growth ended for which reason.
         repaired: adjacencies that the nodes' own relationships do not state.
+        worth: what each chunk is worth to a policy that fills a token budget by its own rule, the most
+            first; None for hits first, then the nearest neighbors.
     """
 
     hits: Mapping[str, Chunk]
@@ -59,6 +61,8 @@ class Growth:
     refused: dict[str, str] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     repaired: set[Edge] = field(default_factory=set)
+    worth: Mapping[str, float] | None = None
+    _joined: tuple[list[tuple[str, Chunk]], list[Passage]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.chunks = dict(self.hits)
@@ -109,8 +113,11 @@ class Growth:
         return (yield from self.reader.advance(self._tasks(reaches)))
 
     def passages(self) -> list[Passage]:
-        """The chunks in reading order, those that touch joined."""
-        return join(self.chunks, self._edges())
+        """The chunks in reading order, those that touch joined; joined anew only where chunks changed."""
+        chunks = list(self.chunks.items())
+        if self._joined is None or self._joined[0] != chunks:
+            self._joined = (chunks, join(self.chunks, self._edges()))
+        return list(self._joined[1])
 
     def _read_ahead(self, reaches: Mapping[str, Reach]) -> Iterator[Task[None]]:
         for hit_id, reach in reaches.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,6 +18,9 @@ NODE_SEPARATOR = "\n\n"
 
 _DRIFT = 2
 """Tokens by which adding one chunk may differ from its estimate, since tokens form across joints."""
+
+_PATIENCE = 8
+"""Chunks in a row that do not fit, after which a budget counts as full: counting the rest finds little."""
 
 
 def final_text(nodes: Iterable[NodeWithScore]) -> str:
@@ -126,6 +129,39 @@ def fit(
                 filler.offer(id_)
         filler.settle()
     return filler.filling(dropped)
+
+
+def fit_by_worth(
+    passages: Sequence[Passage],
+    budget: int,
+    worth: Mapping[str, float],
+    *,
+    cost: Callable[[str, Collection[str]], int],
+    measure: Callable[[Collection[str]], int],
+) -> Filling:
+    """Choose the chunks that a budget holds by what they are worth, hits and neighbors alike.
+
+    A chunk that does not fit is passed over for those after it; after 8 in a row the budget counts
+    as full. The first chunk is kept even where it alone is over the budget.
+
+    Args:
+        passages: hits and neighbors in reading order.
+        budget: most tokens of the final text.
+        worth: by node id, the most first; of equal ones the first in reading order. A chunk that is not
+            named is worth nothing.
+        cost: an estimate of the tokens that a chunk adds to those kept.
+        measure: the exact tokens of the final text of the chunks kept.
+    """
+    filler = _Filler(budget, cost, measure)
+    chunks = [chunk for passage in passages for chunk in passage.chunks]
+    refused = 0
+    for chunk in sorted(chunks, key=lambda chunk: -worth.get(chunk.node.node_id, 0.0)):
+        refused = 0 if filler.offer(chunk.node.node_id) else refused + 1
+        if refused == _PATIENCE:
+            break
+    filler.settle()
+    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=_best_first)
+    return filler.filling(tuple(id_ for c in found if (id_ := c.node.node_id) not in filler.kept))
 
 
 def fit_list(

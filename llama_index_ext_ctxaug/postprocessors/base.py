@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from llama_index.core.bridge.pydantic import (
@@ -258,7 +259,9 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
 
     def _cut(self, growth: Growth, passages: list[Passage], filling: Filling) -> list[Passage]:
         """Only what the budget holds, with a warning where that is not as wanted."""
-        report_budget(self.class_name(), self.token_budget, filling)
+        # A policy that says what chunks are worth means to drop hits: that is no reason to warn.
+        reported = filling if growth.worth is None else replace(filling, dropped_hits=())
+        report_budget(self.class_name(), self.token_budget, reported)
         sides = mark_cuts(passages, filling.kept)
         if sides:
             growth.stops["budget"] += sides

@@ -11,7 +11,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import Growth
-from llama_index_ext_ctxaug.passages.budget import Filling, Tokenizer, final_text, fit
+from llama_index_ext_ctxaug.passages.budget import Filling, Tokenizer, final_text, fit, fit_by_worth
 from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.prices import Prices
@@ -273,6 +273,9 @@ class Writer:
             write=lambda kept: self.write(kept, draft),
             shared=self._shared if self.options.output == "passages" else None,
         )
+        worth = self.growth.worth
+        if worth is not None:
+            return fit_by_worth(passages, budget, worth, cost=prices.cost, measure=prices.measure)
         return fit(passages, budget, cost=prices.cost, measure=prices.measure)
 
 

@@ -1,0 +1,204 @@
+"""The segments of the documents that are worth a number of tokens, from a wide pool of hits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.schema import MetadataMode, QueryBundle
+
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.segments import (
+    RSEParameters,
+    query_terms,
+    rse,
+    rse_preset,
+    rse_value,
+    spread,
+    standing,
+    term_shares,
+)
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+
+MAX_WHOLE_DOCUMENTS = 2
+"""From how many documents hits may come to be given whole (QAnything's number)."""
+
+
+class RelevantSegmentsPostprocessor(ContextAugmenter):
+    """Chooses, for a number of tokens, the chunks of the hits' documents that hold most of the evidence.
+
+    Retrieve widely (`similarity_top_k=100`) and let this choose. Every hit and the chunks beside it
+    compete. A chunk is as relevant as its place in the range of the pool's scores and the share of the
+    query's words in its text say, each squared, and it lends relevance to the chunks around it
+    (`passages.segments.spread`). The most relevant go out until `token_budget` is full. So a lone hit
+    stays alone, and where hits lie close, what is between and around them comes along.
+
+    `method="rse"` is relevant segment extraction as dsRAG has it: runs of chunks with the greatest sums of
+    score less penalty. `method="documents"` is QAnything's rule: hits of at most two documents are given
+    as whole documents where these fit, else from the first to the last hit of each.
+
+    **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else that
+    tells their order. A query makes it better and is not needed. Scores may be of any scale, or None.
+
+    **Guarantees**: the text that goes out is within `token_budget`, unless the best chunk alone is over it;
+    chunks that do not fit are passed over for smaller ones. One batched read for each step of `reach`.
+    Unlike with other augmenters, dropping hits is the purpose: those that do not go out are named in the end
+    event's details, without a warning.
+
+    **On failure**: as `ContextAugmenter`.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor
+
+        augmenter = RelevantSegmentsPostprocessor(docstore=index.docstore, token_budget=1000)
+        engine = index.as_query_engine(similarity_top_k=100, node_postprocessors=[augmenter])
+        ```
+    """
+
+    token_budget: int | None = Field(
+        default=2000, ge=0, description="Most tokens of the text that goes out; None for all candidates."
+    )
+    method: Literal["spread", "rse", "documents"] = Field(
+        default="spread",
+        description='"spread": relevance lent to neighbors; "rse": dsRAG\'s rule; "documents": QAnything\'s.',
+    )
+    reach: int = Field(
+        default=2,
+        ge=0,
+        description="Chunks on each side of a hit that are candidates; gaps of twice that close.",
+    )
+    grow_above: float = Field(
+        default=0.0, ge=0, le=1, description="Only hits that stand at least so high in the pool's range grow."
+    )
+    preset: Literal["balanced", "precision", "find_all"] = Field(
+        default="balanced", description="dsRAG's parameters under this name, for method='rse'."
+    )
+    irrelevant_chunk_penalty: float | None = Field(
+        default=None, ge=0, description="RSE: taken off each chunk's value; None for the preset's."
+    )
+    decay_rate: float | None = Field(
+        default=None, gt=0, description="RSE: ranks after which a score counts 1/e of itself."
+    )
+    max_length: int | None = Field(default=None, ge=1, description="RSE: most chunks of one segment.")
+    overall_max_length: int | None = Field(
+        default=None, ge=0, description="RSE: most chunks of all segments."
+    )
+    minimum_value: float | None = Field(default=None, description="RSE: least value of a segment.")
+    query_key: str | None = Field(
+        default=None,
+        description="RSE: metadata key of hits that tells by which of several queries a hit was found.",
+    )
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        if self.method == "documents":
+            yield from self._whole_documents(growth)
+            return
+        hits = list(growth.hits.values())
+        heights = dict(zip(growth.hits, standing([hit.score for hit in hits]), strict=True))
+        growing = [id_ for id_, height in heights.items() if height >= self.grow_above]
+        yield from growth.grow(dict.fromkeys(growing, Reach(self.reach, self.reach)))
+        runs = growth.passages()
+        if self.method == "spread":
+            growth.worth = self._spread(runs, heights, query)
+        else:
+            growth.worth = self._rse(runs, heights, hits)
+            growth.chunks = {id_: chunk for id_, chunk in growth.chunks.items() if id_ in growth.worth}
+
+    def _spread(
+        self, runs: Sequence[Passage], heights: dict[str, float], query: QueryBundle | None
+    ) -> dict[str, float]:
+        """What each candidate is worth: its own relevance and what its neighbors lend it."""
+        chunks = [chunk for run in runs for chunk in run.chunks]
+        terms = query_terms(query.query_str) if query is not None else []
+        shares = term_shares([_text(chunk) for chunk in chunks], terms) if terms else [0.0] * len(chunks)
+        own = [
+            heights.get(chunk.node.node_id, 0.0) ** 2 + share**2
+            for chunk, share in zip(chunks, shares, strict=True)
+        ]
+        ends = list(accumulate(len(run.chunks) for run in runs))
+        worth = [
+            value
+            for run, end in zip(runs, ends, strict=True)
+            for value in spread(own[end - len(run.chunks) : end])
+        ]
+        return {chunk.node.node_id: value for chunk, value in zip(chunks, worth, strict=True)}
+
+    def _rse(
+        self, runs: Sequence[Passage], heights: dict[str, float], hits: Sequence[Chunk]
+    ) -> dict[str, float]:
+        """Worth of the chunks of the chosen segments alone: those of the segment taken first, first."""
+        parameters = self._rse_parameters()
+        chunks = [chunk for run in runs for chunk in run.chunks]
+        queries: dict[object, dict[str, int]] = {}
+        for hit in hits:
+            key = hit.node.metadata.get(self.query_key) if self.query_key else None
+            ranks = queries.setdefault(str(key), {})
+            ranks[hit.node.node_id] = len(ranks)
+        scores = _relevance(hits, heights, parameters)
+        values = [
+            [_value(chunk, ranks, scores, parameters) for chunk in chunks] for ranks in queries.values()
+        ]
+        segments = rse(
+            values,
+            accumulate(len(run.chunks) for run in runs),
+            max_length=parameters.max_length,
+            overall_max_length=parameters.overall_max_length
+            + (len(queries) - 1) * parameters.overall_max_length_extension,
+            minimum_value=parameters.minimum_value,
+        )
+        return {
+            chunk.node.node_id: -float(turn)
+            for turn, segment in enumerate(segments)
+            for chunk in chunks[segment.start : segment.end]
+        }
+
+    def _rse_parameters(self) -> RSEParameters:
+        preset = rse_preset(self.preset)
+        return RSEParameters(
+            **{
+                name: getattr(preset, name) if getattr(self, name, None) is None else getattr(self, name)
+                for name in RSEParameters.__dataclass_fields__
+            }
+        )
+
+    def _whole_documents(self, growth: Growth) -> Flow[None]:
+        documents = {growth.links.document(hit.node) for hit in growth.hits.values()}
+        if len(documents) > MAX_WHOLE_DOCUMENTS:
+            return
+        yield from growth.grow(dict.fromkeys(growth.hits, Reach(UNBOUNDED, UNBOUNDED)))
+        if self.token_budget is None:
+            return
+        tokenizer = yield from tokenizer_or_default(self.tokenizer)
+        if sum(len(tokenizer(_text(chunk))) for chunk in growth.chunks.values()) > self.token_budget:
+            for run in growth.passages():
+                places = [place for place, chunk in enumerate(run.chunks) if chunk.role == "hit"]
+                for chunk in [*run.chunks[: places[0]], *run.chunks[places[-1] + 1 :]]:
+                    del growth.chunks[chunk.node.node_id]
+
+
+def _text(chunk: Chunk) -> str:
+    return chunk.node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def _relevance(
+    hits: Sequence[Chunk], heights: dict[str, float], parameters: RSEParameters
+) -> dict[str, float]:
+    """Relevance from 0 to 1, as RSE expects it; scores that cannot be that are replaced by their standing."""
+    scores = {hit.node.node_id: hit.score for hit in hits}
+    known = [score for score in scores.values() if score is not None and 0 <= score <= 1]
+    if len(known) == len(hits) and max(known) > parameters.irrelevant_chunk_penalty:
+        return {id_: score for id_, score in scores.items() if score is not None}
+    return heights
+
+
+def _value(chunk: Chunk, ranks: dict[str, int], scores: dict[str, float], parameters: RSEParameters) -> float:
+    id_ = chunk.node.node_id
+    if id_ not in ranks:
+        return rse_value(None, 0, 0, parameters)
+    return rse_value(scores[id_], ranks[id_], len(_text(chunk)), parameters)

@@ -1,0 +1,85 @@
+"""What users of dsRAG expect of relevant segment extraction (half-open ranges)."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core.schema import NodeWithScore
+from pydantic import ValidationError
+
+from llama_index_ext_ctxaug import ConfigurationError, RelevantSegmentsPostprocessor
+from llama_index_ext_ctxaug.passages.segments import RSE_PRESETS, Segment, rse, rse_preset, rse_value
+from llama_index_ext_ctxaug.testing import docstore_of, linked_document
+
+P = -0.2
+
+SUMS = [
+    pytest.param([[1, 1, 1]], [3], 5, 10, 0.5, [(0, 3, 3.0)], id="DS-01"),
+    pytest.param([[1, P, 1]], [3], 5, 10, 0.5, [(0, 3, 1.8)], id="DS-02"),
+    pytest.param([[1, P, P, P, P, P, 1]], [7], 10, 20, 0.5, [(0, 1, 1.0), (6, 7, 1.0)], id="DS-03"),
+    pytest.param([[1, P, P, P, P, P, 1]], [7], 5, 20, 0.5, [(0, 1, 1.0), (6, 7, 1.0)], id="DS-04"),
+    pytest.param([[1, 1, 1, 1]], [4], 2, 10, 0.5, [(0, 2, 2.0), (2, 4, 2.0)], id="DS-07"),
+    pytest.param([[1, 1, 1, 1]], [4], 5, 3, 0.5, [(0, 3, 3.0)], id="DS-08"),
+    pytest.param([[0.4, P, 0.3]], [3], 5, 10, 0.5, [(0, 3, 0.5)], id="DS-09 at 0.5"),
+    pytest.param([[0.4, P, 0.3]], [3], 5, 10, 0.4, [(0, 3, 0.5)], id="DS-09 at 0.4"),
+    pytest.param([[-0.1, -0.1]], [2], 5, 10, 0.5, [], id="DS-10"),
+    pytest.param([[0.9, 0.9], [0.9, 0.9]], [2], 5, 10, 0.5, [(0, 2, 1.8)], id="DS-12"),
+    pytest.param([[0, 0.7, 0]], [3], 5, 10, 0.5, [(0, 2, 0.7)], id="DS-13"),
+    pytest.param([], [], 5, 10, 0.5, [], id="DS-14 no queries"),
+    pytest.param([[]], [], 5, 10, 0.5, [], id="DS-14 no values"),
+    pytest.param([[1, 1]], [2], 5, 0, 0.5, [], id="DS-14 nothing allowed"),
+]
+
+
+@pytest.mark.parametrize(("values", "ends", "run", "total", "least", "expected"), SUMS)
+def test_sums(
+    values: list[list[float]],
+    ends: list[int],
+    run: int,
+    total: int,
+    least: float,
+    expected: list[tuple[int, int, float]],
+) -> None:
+    """The segments of the greatest sums, in the order in which they are taken."""
+    found = rse(values, ends, max_length=run, overall_max_length=total, minimum_value=least)
+    assert [segment[:2] for segment in found] == [segment[:2] for segment in expected]
+    assert [segment.value for segment in found] == pytest.approx([value for *_, value in expected])
+
+
+def test_segments_end_where_documents_end() -> None:
+    """Chunks of two documents are never one segment, however much they are worth."""
+    found = rse([[1, 1, 1, 1]], [2, 4], max_length=9, overall_max_length=9, minimum_value=0.5)
+    assert found == [Segment(0, 2, 2.0), Segment(2, 4, 2.0)]
+
+
+def test_queries_take_turns() -> None:
+    """Each query takes its best segment before the first takes its second."""
+    values = [[0.9, P, P, P, P, P, 0.8], [P, P, P, 0.6, P, P, P]]
+    found = rse(values, [7], max_length=5, overall_max_length=9, minimum_value=0.5)
+    assert [segment[:2] for segment in found] == [(0, 1), (3, 4), (6, 7)]
+
+
+def test_ds_16_values_of_chunks() -> None:
+    """DS-16: a score decays with rank and pays the penalty; long chunks count for more, both ways."""
+    ranking = [(0.9, 1400), (0.1, 1400), (0.7, 100)]
+    balanced = rse_preset("balanced")
+    found = [rse_value(score, rank, size, balanced) for rank, (score, size) in enumerate(ranking)]
+    assert found == pytest.approx([1.44, -0.1666, 0.4749], abs=1e-4)
+    assert rse_value(None, 0, 0, balanced) == -0.18
+
+
+def test_ds_17_unknown_preset() -> None:
+    """DS-17: a preset that does not exist is an error that names those that do."""
+    with pytest.raises(ConfigurationError, match="balanced, precision, find_all; got 'fast'"):
+        rse_preset("fast")
+    with pytest.raises(ValidationError, match="'balanced', 'precision' or 'find_all'"):
+        RelevantSegmentsPostprocessor(docstore=docstore_of(), preset="fast")
+    assert list(RSE_PRESETS) == ["balanced", "precision", "find_all"]
+
+
+def test_bridges_a_chunk_that_was_not_retrieved() -> None:
+    """A chunk between two good hits is part of their segment, a poor hit far off is not."""
+    nodes = linked_document(20)
+    hits = [NodeWithScore(node=nodes[n], score=score) for n, score in ((4, 0.9), (6, 0.8), (15, 0.2))]
+    augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), method="rse")
+    out = augmenter.postprocess_nodes(hits)
+    assert [hit.node.node_id for hit in out] == [node.node_id for node in nodes[4:7]]

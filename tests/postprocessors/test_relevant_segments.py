@@ -1,0 +1,249 @@
+"""Choosing, for a number of tokens, the chunks that hold most of the evidence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Postprocess
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llama_index.core.schema import NodeWithScore, TextNode
+from strategies import World, worlds
+
+from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor, read_provenance
+from llama_index_ext_ctxaug.passages.budget import final_text
+from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
+
+
+def words(text: str) -> list[str]:
+    """A tokenizer that counts words."""
+    return text.split()
+
+
+def places(nodes: list[TextNode], result: list[NodeWithScore]) -> list[int]:
+    """Places in the document of the nodes of a result."""
+    order = {node.node_id: place for place, node in enumerate(nodes)}
+    return [order[hit.node.node_id] for hit in result]
+
+
+def segments(nodes: list[TextNode], **parameters: Any) -> RelevantSegmentsPostprocessor:
+    """An augmenter over these nodes that counts words (6 in a chunk)."""
+    return RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), tokenizer=words, **parameters)
+
+
+def test_close_hits_bring_what_is_between_and_lone_hits_stay_alone(postprocess: Postprocess) -> None:
+    """The chunk between two hits is taken before a lone hit's neighbors, and before worse hits."""
+    nodes = linked_document(60)
+    found = hits(nodes, [10, 40, 12, 50], [0.9, 0.85, 0.8, 0.5])
+    out = postprocess(segments(nodes, token_budget=24), found)
+    assert places(nodes, out) == [10, 11, 12, 40]
+    provenance = read_provenance(out[1].node)
+    assert provenance is not None
+    assert (provenance.role, provenance.hops, out[1].score) == ("neighbor", 1, None)
+
+
+def test_the_query_decides_between_hits_that_stand_alike(postprocess: Postprocess) -> None:
+    """A hit with the query's rare word goes out before a better scored hit without it."""
+    texts = [f"Words of every kind stand in chunk {number}" for number in range(40)]
+    texts[30] = "The zebra crossed the road in chunk 30"
+    nodes = linked_document(texts)
+    found = hits(nodes, [5, 15, 30], [0.80, 0.79, 0.78])
+    augmenter = segments(nodes, token_budget=8)
+    assert places(nodes, postprocess(augmenter, found, query_str="Where did the zebra go?")) == [30]
+    assert places(nodes, postprocess(augmenter, found)) == [5]
+
+
+SCALES: dict[str, Callable[[int], float | None]] = {
+    "cosine": lambda rank: 0.8 - 0.004 * rank,
+    "reciprocal ranks": lambda rank: 1 / (60 + rank),
+    "logits": lambda rank: 3.0 - 0.2 * rank,
+    "large": lambda rank: 4000.0 - 10 * rank,
+    "None": lambda rank: None,
+}
+
+
+@pytest.mark.parametrize("method", ["spread", "rse"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_scores_of_any_scale(postprocess: Postprocess, scale: str, method: str) -> None:
+    """Close hits are chosen with what is between, whatever the scores mean; the last hits are not."""
+    nodes = linked_document(300)
+    order = [100, 102, 104, *range(0, 90, 6), *range(120, 290, 6)]
+    found = hits(nodes, order, [SCALES[scale](rank) for rank in range(len(order))])
+    out = postprocess(segments(nodes, token_budget=60, method=method, minimum_value=0.1), found)
+    assert set(range(100, 105)) <= set(places(nodes, out))
+    assert order[-1] not in places(nodes, out)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_small_pool_goes_out_whole(postprocess: Postprocess, count: int) -> None:
+    """Of few hits all go out, with neighbors on both sides, where the budget has room."""
+    nodes = linked_document(60)
+    found = hits(nodes, [10 * number + 5 for number in range(count)])
+    out = postprocess(segments(nodes), found)
+    assert places(nodes, out) == [10 * n + 5 + d for n in range(count) for d in (-2, -1, 0, 1, 2)]
+
+
+def test_the_budget_drops_hits_without_a_warning(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Dropping what is worth least is the purpose: no warning, and never more than the budget."""
+    nodes = linked_document(200)
+    found = hits(nodes, range(0, 200, 4), [0.9 - 0.01 * rank for rank in range(50)])
+    with caplog.at_level(logging.WARNING):
+        out = postprocess(segments(nodes, token_budget=50), found)
+    assert len(words(final_text(out))) == 48
+    assert not caplog.records
+
+
+def test_a_chunk_that_does_not_fit_is_passed_over() -> None:
+    """A smaller chunk that is worth less takes the room that a large one cannot use."""
+    nodes = linked_document(["one two three"] + ["x"] * 9 + ["large " * 50] + ["x"] * 9 + ["four five"])
+    found = hits(nodes, [0, 10, 20], [0.9, 0.8, 0.1])
+    out = segments(nodes, token_budget=5, reach=0).postprocess_nodes(found)
+    assert places(nodes, out) == [0, 20]
+
+
+def test_one_chunk_over_the_budget_is_kept() -> None:
+    """The best chunk is kept whole, even where it alone is over the budget."""
+    nodes = linked_document(["large " * 50, "small"])
+    out = segments(nodes, token_budget=5).postprocess_nodes(hits(nodes, [0]))
+    assert places(nodes, out) == [0]
+
+
+def test_without_a_budget_all_candidates_go_out(postprocess: Postprocess) -> None:
+    """With token_budget=None every hit and every chunk in reach goes out."""
+    nodes = linked_document(30)
+    out = postprocess(segments(nodes, token_budget=None, reach=1), hits(nodes, [5, 20]))
+    assert places(nodes, out) == [4, 5, 6, 19, 20, 21]
+
+
+def test_documents_and_filters_bound_segments(postprocess: Postprocess) -> None:
+    """Nothing of another document or refused by the filter is added, however relevant its place."""
+    first, second = linked_document(3, source_id="a"), linked_document(9, source_id="b")
+    refused = second[3].node_id
+    augmenter = RelevantSegmentsPostprocessor(
+        docstore=docstore_of(first, second), neighbor_filters=lambda node: node.node_id != refused
+    )
+    out = postprocess(augmenter, [*hits(first, [2]), *hits(second, [2, 4])])
+    added = [hit.node for hit in out]
+    assert [n.text for n in added if n.text.endswith("a.")] == [node.text for node in first]
+    assert refused not in {node.node_id for node in added}
+
+
+def test_one_batched_read_for_each_step_of_reach(postprocess: Postprocess) -> None:
+    """A pool of 100 hits is grown in as many reads as `reach` has steps, each node read once."""
+    nodes = linked_document(1000)
+    store = ObservedDocstore(docstore_of(nodes))
+    augmenter = RelevantSegmentsPostprocessor(docstore=store, reach=2)
+    postprocess(augmenter, hits(nodes, range(0, 1000, 10), [1 - rank / 200 for rank in range(100)]))
+    assert len(store.batches) == 2
+    assert len(set(store.node_reads)) == len(store.node_reads)
+
+
+def test_rse_gives_each_query_its_turn(postprocess: Postprocess) -> None:
+    """With query_key, the best segment of every query is taken before the second of the first."""
+    nodes = linked_document(60)
+    for place, name in ((5, "one"), (25, "one"), (45, "two")):
+        nodes[place].metadata["query"] = name
+    found = hits(nodes, [5, 25, 45], [0.95, 0.9, 0.8])
+    parameters: dict[str, Any] = {"method": "rse", "overall_max_length": 2, "minimum_value": 0.1}
+    alone = postprocess(segments(nodes, **parameters), found)
+    assert places(nodes, alone) == [5, 25]
+    augmenter = segments(nodes, query_key="query", **{**parameters, "overall_max_length": 0})
+    out = postprocess(augmenter, found)
+    assert places(nodes, out) == [5, 25, 45]  # 5 more chunks for the second query
+
+
+def test_rse_with_nothing_worth_it_gives_nothing(postprocess: Postprocess) -> None:
+    """Where no segment reaches the least value, nothing goes out, as in dsRAG."""
+    nodes = linked_document(20)
+    out = postprocess(segments(nodes, method="rse", minimum_value=5.0), hits(nodes, [3, 9]))
+    assert out == []
+
+
+def test_parameters_survive_a_round_trip() -> None:
+    """to_dict and from_dict give the same augmenter, the docstore given anew."""
+    nodes = linked_document(5)
+    augmenter = segments(nodes, method="rse", preset="precision", decay_rate=12.0, reach=3)
+    data = augmenter.to_dict()
+    again = RelevantSegmentsPostprocessor.from_dict(data, docstore=docstore_of(nodes))
+    assert again.to_dict() == data
+    assert again.class_name() == "RelevantSegmentsPostprocessor"
+
+
+@pytest.mark.parametrize("method", ["spread", "rse", "documents"])
+def test_promises_over_random_worlds(method: str) -> None:
+    """Over random stores and faults: inputs stay, hits keep scores, no chunk twice, sync equals async."""
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(worlds(), st.integers(1, 40))
+    def hold(world: World, budget: int) -> None:
+        before = [hit.to_dict() for hit in world.hits]
+
+        def augmenter() -> RelevantSegmentsPostprocessor:
+            return RelevantSegmentsPostprocessor(
+                docstore=world.store(), method=method, token_budget=budget, tokenizer=words
+            )
+
+        out = augmenter().postprocess_nodes(world.hits, query_str="chunk text")
+        again = asyncio.run(augmenter().apostprocess_nodes(world.hits, query_str="chunk text"))
+        assert [hit.to_dict() for hit in out] == [hit.to_dict() for hit in again]
+        assert before == [hit.to_dict() for hit in world.hits]
+        out_ids = [hit.node.node_id for hit in out]
+        assert len(set(out_ids)) == len(out_ids)
+        assert len(out) <= 1 or len(words(final_text(out))) <= budget
+        for hit in out:
+            if read_provenance(hit.node) is None:
+                assert any(hit is one for one in world.hits)
+
+    hold()
+
+
+PROGRAM = """
+from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor
+from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+documents = [linked_document(40, source_id=f"d{n}") for n in range(8)]
+found = [hit for d in documents for hit in hits(d, [3, 5, 20, 37], [0.5, 0.5, 0.4, 0.4])]
+for method in ("spread", "rse"):
+    augmenter = RelevantSegmentsPostprocessor(
+        docstore=docstore_of(*documents), method=method, token_budget=200, output="passages"
+    )
+    for hit in augmenter.postprocess_nodes(found, query_str="chunk 21 of d3"):
+        print(hit.score, hit.node.text)
+"""
+
+
+def test_the_same_in_every_process() -> None:
+    """Hash seeds do not matter: equal input gives equal output in another process."""
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "77")
+    }
+    assert len(outputs) == 1
+    assert "chunk" in outputs.pop()
+
+
+def test_the_order_of_hits_with_different_scores_does_not_choose() -> None:
+    """Which chunks go out depends on scores and places, not on the order in which the hits arrive."""
+    nodes = linked_document(100)
+    found = hits(nodes, [3, 30, 31, 60, 90], [0.9, 0.7, 0.65, 0.5, 0.2])
+    chosen = set()
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(found, len(found))
+        out = segments(nodes, token_budget=40).postprocess_nodes(shuffled)
+        chosen.add(frozenset(places(nodes, out)))
+    assert len(chosen) == 1
