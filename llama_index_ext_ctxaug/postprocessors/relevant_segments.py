@@ -178,8 +178,10 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         if sum(len(tokenizer(_text(chunk))) for chunk in growth.chunks.values()) > self.token_budget:
             for run in growth.passages():
                 places = [place for place, chunk in enumerate(run.chunks) if chunk.role == "hit"]
-                for chunk in [*run.chunks[: places[0]], *run.chunks[places[-1] + 1 :]]:
-                    del growth.chunks[chunk.node.node_id]
+                for place, chunk in enumerate(run.chunks):
+                    # Contradicting links can leave a run without a hit: nothing of it is between hits.
+                    if not places or not places[0] <= place <= places[-1]:
+                        del growth.chunks[chunk.node.node_id]
 
 
 def _text(chunk: Chunk) -> str:
