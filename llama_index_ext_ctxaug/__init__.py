@@ -25,6 +25,7 @@ from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.relevant_segments import RelevantSegmentsPostprocessor
+from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 
 __version__ = "0.1.0"
@@ -53,6 +54,7 @@ __all__ = [
     "RelevantSegmentsPostprocessor",
     "SentenceWindowParser",
     "SentencexSplitter",
+    "SectionPostprocessor",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
     "WindowExtractor",

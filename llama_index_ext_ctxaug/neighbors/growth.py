@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode
 
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.links import Direction, Links
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Task
-from llama_index_ext_ctxaug.neighbors.walking import PREFETCH_HOPS, Limit, Walk, read_ahead, walk
-from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, join
+from llama_index_ext_ctxaug.neighbors.walking import PREFETCH_HOPS, Last, Limit, Walk, read_ahead, walk
+from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason, join
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import score_key
 
@@ -79,7 +81,17 @@ class Growth:
             reaches: how far, by the hit's id; hits that are not named do not grow, nor do nodes that an
                 augmenter added or made, so that augmenting twice is augmenting once.
         """
-        walks = yield from self.look(reaches)
+        self.take((yield from self.walk(reaches)))
+
+    def walk(self, reaches: Mapping[str, Reach]) -> Flow[list[Walk]]:
+        """Grow from hits as `grow` does, without adding anything: a policy may shorten the walks first."""
+        reaches = {id_: reach for id_, reach in reaches.items() if not is_augmented(self.hits[id_].node)}
+        if self.links.repair:
+            yield from self.reader.advance(self._read_ahead(reaches))
+        return (yield from self.reader.advance(self._tasks(reaches)))
+
+    def take(self, walks: Sequence[Walk]) -> None:
+        """Put what walks reached among the chunks, and note why they ended."""
         place = {
             id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: best_first(self.hits[id_])))
         }
@@ -97,20 +109,6 @@ class Growth:
         for node_id, by in reached.items():
             self._add(node_id, by)
         self._mark_ends(walks)
-
-    def look(self, reaches: Mapping[str, Reach]) -> Flow[list[Walk]]:
-        """Walk as `grow` does and add nothing: what there is to add, now in hand.
-
-        Args:
-            reaches: how far, by the hit's id.
-
-        Returns:
-            A walk for each hit that may grow and each side with a number above 0.
-        """
-        reaches = {id_: reach for id_, reach in reaches.items() if not is_augmented(self.hits[id_].node)}
-        if self.links.repair:
-            yield from self.reader.advance(self._read_ahead(reaches))
-        return (yield from self.reader.advance(self._tasks(reaches)))
 
     def passages(self) -> list[Passage]:
         """The chunks in reading order, those that touch joined; joined anew only where chunks changed."""
@@ -133,12 +131,24 @@ class Growth:
             for direction, count in sides:
                 if count > 0:
                     limit = reach.limit(direction) if reach.limit else None
-                    yield walk(self.links, node, direction, count=count, limit=self._limit(limit))
+                    yield walk(
+                        self.links,
+                        node,
+                        direction,
+                        count=count,
+                        limit=self._limit(limit),
+                        ahead=reach.read_ahead or 0,
+                    )
 
     def _limit(self, policy: Limit | None) -> Limit:
-        if policy is None:
-            return self.passes
-        return lambda node: self.passes(node) or policy(node)
+        """The filters, which hits have passed already, and then the policy."""
+        hits, passes = self.reader.hits, self.passes
+
+        def limit(node: BaseNode) -> StopReason | Last | None:
+            refused = None if node.node_id in hits else passes(node)
+            return refused if refused or policy is None else policy(node)
+
+        return limit
 
     def _add(self, node_id: str, by: list[tuple[int, int, str]]) -> None:
         node = self.reader.node(node_id)
@@ -156,7 +166,7 @@ class Growth:
             score=nearest.score,
         )
 
-    def _mark_ends(self, walks: list[Walk]) -> None:
+    def _mark_ends(self, walks: Sequence[Walk]) -> None:
         for one in walks:
             chunk = self.chunks.get(one.node_ids[-1] if one.node_ids else one.hit_id)
             if chunk is None:

@@ -24,7 +24,7 @@ TAG_KEYS = ("tag", "category")
 
 _TAG = re.compile(r"[hH]([1-6])")
 
-HeadingFinder = Callable[[BaseNode], "Sequence[Heading] | int | None"]
+HeadingFinder = Callable[[BaseNode], Sequence[Heading] | int | None]
 """Finds the headings of a chunk: the headings, or the level of the one it opens with, or None."""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from llama_index.core.schema import BaseNode
 
@@ -14,8 +15,16 @@ from llama_index_ext_ctxaug.passages.passage import Edge, StopReason
 PREFETCH_HOPS = 3
 """From this many hops on, a document's list of nodes saves rounds: it costs one and replaces all but one."""
 
-Limit = Callable[[BaseNode], StopReason | None]
-"""Asked before a node is taken: None takes it, a reason ends the growth before it."""
+
+
+class Last(NamedTuple):
+    """The answer of a limit that takes a node and ends the growth after it."""
+
+    reason: StopReason
+
+
+Limit = Callable[[BaseNode], "StopReason | Last | None"]
+"""Asked before a node is taken: None takes it, a reason ends the growth before it, `Last` after it."""
 
 
 @dataclass(slots=True)
@@ -39,7 +48,9 @@ class Walk:
     repaired: list[Edge] = field(default_factory=list)
 
 
-def walk(links: Links, hit: BaseNode, direction: Direction, *, count: int, limit: Limit) -> Task[Walk]:
+def walk(
+    links: Links, hit: BaseNode, direction: Direction, *, count: int, limit: Limit, ahead: int = 0
+) -> Task[Walk]:
     """Grow from a hit in one direction, never out of its document.
 
     Args:
@@ -47,7 +58,8 @@ def walk(links: Links, hit: BaseNode, direction: Direction, *, count: int, limit
         hit: the node to start from.
         direction: "previous" or "next".
         count: most nodes to reach.
-        limit: asked before each node that is taken, hits excepted: those are in the output anyway.
+        limit: asked before each node that is taken.
+        ahead: nodes to read with one that is not in hand, by the document's list where that is in hand.
 
     Returns:
         The walk; a cycle, a missing node, another document or the limit ends it early.
@@ -68,7 +80,8 @@ def walk(links: Links, hit: BaseNode, direction: Direction, *, count: int, limit
             return result
         node = reader.node(id_)
         if node is None:
-            yield Want(nodes=(id_,))
+            more = _listed(links, current, direction, min(ahead, count - len(result.node_ids)))
+            yield Want(nodes=(id_, *more))
             node = reader.node(id_)
         if node is None:
             result.stopped, result.missing_id = "missing", id_
@@ -79,14 +92,18 @@ def walk(links: Links, hit: BaseNode, direction: Direction, *, count: int, limit
             if links.document(node) != document:
                 result.stopped = "other_document"
                 return result
-        if id_ not in reader.hits and (reason := limit(node)) is not None:
-            result.stopped = reason
+        verdict = limit(node)
+        if verdict is not None and not isinstance(verdict, Last):
+            result.stopped = verdict
             return result
         seen.add(id_)
         result.node_ids.append(id_)
         if repaired:
             ends = (current.node_id, id_)
             result.repaired.append(ends if direction == "next" else ends[::-1])
+        if verdict is not None:
+            result.stopped = verdict.reason
+            break
         current = node
     return result
 
@@ -130,3 +147,15 @@ def _beside(links: Links, hit: BaseNode, previous: int, next_: int) -> list[str]
         elif count:
             nodes.extend(links.needed(hit, direction).nodes)
     return nodes
+
+
+def _listed(links: Links, node: BaseNode, direction: Direction, count: int) -> Sequence[str]:
+    """Ids of the nodes beside a node in the document's list, where that is in hand and worth a look."""
+    source = links.relations(node).source
+    order = links.reader.documents.get(source) if source is not None and links.repair else None
+    place = order.places.get(node.node_id) if order else None
+    if order is None or place is None or count < PREFETCH_HOPS:
+        return ()
+    if direction == "next":
+        return order.ids[place + 1 : place + 1 + count]
+    return order.ids[max(0, place - count) : place]

@@ -68,7 +68,7 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _ends_of(text: str, sentences: list[str]) -> Iterator[int]:
-    """The places where sentences that were cut elsewhere begin; one that is not in the text is passed over."""
+    """Where sentences that were cut elsewhere begin; one that is not in the text is passed over."""
     at = 0
     for sentence in sentences:
         core = sentence.strip()

@@ -184,7 +184,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             hit_id: Reach(previous=reach.previous + 1, next=reach.next + 1)
             for hit_id, reach in reaches.items()
         }
-        walks = yield from growth.look(further)
+        walks = yield from growth.walk(further)
         reached = {(walk.hit_id, walk.direction): walk.node_ids for walk in walks}
         views: dict[str, _View] = {}
         for hit_id, reach in reaches.items():

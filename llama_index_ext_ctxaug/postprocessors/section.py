@@ -1,0 +1,170 @@
+"""The section around each hit: grown both ways to a heading or a number of tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.schema import BaseNode, QueryBundle
+
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.neighbors.heading_lines import TEXT_HEADING_KINDS, TextHeadingKind
+from llama_index_ext_ctxaug.neighbors.headings import SECTION_KEYS, TAG_KEYS, HeadingFinder, Sections
+from llama_index_ext_ctxaug.neighbors.links import Direction
+from llama_index_ext_ctxaug.neighbors.section_growth import Ends, SectionSide, any_level, node_text
+from llama_index_ext_ctxaug.neighbors.walking import Walk
+from llama_index_ext_ctxaug.passages.budget import Tokenizer
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+
+logger = logging.getLogger(__name__)
+
+MAX_READ_AHEAD = 64
+"""Most chunks to read at once on each side before it is known where the section ends."""
+
+
+class SectionPostprocessor(ContextAugmenter):
+    """Adds to each hit the rest of its section: the chunks before and after it, up to a heading.
+
+    Growth ends at a heading, at the document's end, where `neighbor_filters` refuse a chunk, or before the
+    chunk that would take one side above `expansion_tokens`. The section's own heading is included. A table,
+    a list or fenced code that the token limit would cut is left out whole, where it begins behind the hit.
+
+    A heading is what parsers left in metadata (`header_path` of MarkdownNodeParser, docling's `headings`,
+    `tag` h1 to h6 of HTMLNodeParser, unstructured's `category: Title`), else a line of the text: markdown,
+    underlined, or numbered ("3.2 Title", "Article 5", "§ 4", "第三章", "一、", "（二）").
+
+    **Requires**: a docstore that holds the chunks, and anything that tells their order (see
+    `ContextAugmenter`). No query is needed.
+
+    **Guarantees**: on neither side more than `expansion_tokens` tokens are added; nothing is taken from
+    behind the chunk in which the next section begins, or before the one that holds the section's own
+    heading. Chunks are added whole.
+
+    **On failure**: as `ContextAugmenter`; where not even the nearest chunk fits, a warning says so.
+
+    Example:
+        ```python
+        from llama_index_ext_ctxaug import SectionPostprocessor
+
+        augmenter = SectionPostprocessor(docstore=index.docstore, expansion_tokens=400, output="passages")
+        engine = index.as_query_engine(node_postprocessors=[augmenter])
+        ```
+    """
+
+    expansion_tokens: int = Field(default=256, ge=0, description="Most tokens to add on each side of a hit.")
+    stop_at: Literal["any", "same_or_higher"] = Field(
+        default="any",
+        description='Headings that end a section: "any", or those of its own or a higher level, so that '
+        "sub-sections belong to it (where its level is not known, any).",
+    )
+    heading_kinds: tuple[TextHeadingKind, ...] = Field(
+        default=TEXT_HEADING_KINDS, description="Kinds of headings to look for in the text of chunks."
+    )
+    section_keys: tuple[str, ...] = Field(
+        default=SECTION_KEYS, description="Metadata keys that name the section a chunk is in."
+    )
+    heading_tag_keys: tuple[str, ...] = Field(
+        default=TAG_KEYS, description='Metadata keys that mark a chunk as a heading: "h1" to "h6", "Title".'
+    )
+    heading_finder: HeadingFinder | None = Field(
+        default=None,
+        exclude=True,
+        description="Finds the headings of a node instead: a list of them, a level, or None.",
+    )
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        if not self.expansion_tokens:
+            return
+        tokenizer = yield from tokenizer_or_default(self.tokenizer)
+        count = _counter(tokenizer)
+        sections = Sections(self.heading_kinds, self.section_keys, self.heading_tag_keys, self.heading_finder)
+        sides: dict[tuple[str, Direction], SectionSide] = {}
+        ahead = self._read_ahead([count(chunk.node) for chunk in growth.hits.values()])
+        reaches: dict[str, Reach] = {}
+        for id_, chunk in growth.hits.items():
+            opens = sections.opening(chunk.node) is not None
+            if opens:
+                chunk.stopped_previous = "heading"
+                growth.stops["heading"] += 1
+            for direction in ("previous", "next"):
+                sides[id_, direction] = SectionSide(
+                    sections,
+                    count,
+                    self.expansion_tokens,
+                    direction,
+                    chunk.node,
+                    self._ends(sections, chunk.node),
+                )
+            reaches[id_] = Reach(
+                previous=0 if opens else UNBOUNDED,
+                next=UNBOUNDED,
+                limit=_limits(sides, id_),
+                read_ahead=ahead,
+            )
+        walks = yield from growth.walk(reaches)
+        self._shorten(walks, sides)
+        growth.take(walks)
+        self._warn_if_nothing_fits(walks, sides)
+
+    def _ends(self, sections: Sections, hit: BaseNode) -> Ends:
+        """Which headings end the section of a hit, as far as the hit itself tells."""
+        if self.stop_at == "any":
+            return any_level
+        level = sections.level(hit)
+        if level is None:
+            return lambda other: False  # its level is known when its own heading is found
+        return _up_to(level)
+
+    def _shorten(self, walks: list[Walk], sides: Mapping[tuple[str, Direction], SectionSide]) -> None:
+        for walk in walks:
+            side = sides[walk.hit_id, walk.direction]
+            ends_are_open = self.stop_at == "same_or_higher" and side.sections.level(side.hit) is None
+            if ends_are_open and walk.direction == "next":
+                own = sides[walk.hit_id, "previous"].own_heading()
+                side.end_by(walk, _up_to(own.level) if own else any_level)
+            side.keep_blocks_whole(walk)
+
+    def _read_ahead(self, tokens: list[int]) -> int:
+        """How many chunks the token limit may hold, if the others are as long as the hits."""
+        mean = max(1, sum(tokens) // len(tokens))
+        return min(MAX_READ_AHEAD, 1 + self.expansion_tokens // mean)
+
+    def _warn_if_nothing_fits(
+        self, walks: list[Walk], sides: Mapping[tuple[str, Direction], SectionSide]
+    ) -> None:
+        refused = [side.refused for walk in walks if (side := sides[walk.hit_id, walk.direction]).refused]
+        if refused and not any(walk.node_ids for walk in walks):
+            smallest = min(side.count(node) for side in sides.values() if (node := side.refused))
+            logger.warning(
+                "%s: nothing is added, since no neighbor has at most expansion_tokens=%d tokens "
+                "(the smallest has %d)",
+                self.class_name(),
+                self.expansion_tokens,
+                smallest,
+            )
+
+
+def _counter(tokenizer: Tokenizer) -> Callable[[BaseNode], int]:
+    """Counts the tokens of nodes, each once."""
+    counted: dict[str, int] = {}
+
+    def count(node: BaseNode) -> int:
+        if node.node_id not in counted:
+            counted[node.node_id] = len(tokenizer(node_text(node)))
+        return counted[node.node_id]
+
+    return count
+
+
+def _limits(
+    sides: Mapping[tuple[str, Direction], SectionSide], hit_id: str
+) -> Callable[[Direction], SectionSide]:
+    return lambda direction: sides[hit_id, direction]
+
+
+def _up_to(level: int) -> Ends:
+    return lambda other: other <= level
