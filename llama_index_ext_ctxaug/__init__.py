@@ -23,9 +23,13 @@ from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostpr
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
+from llama_index_ext_ctxaug.postprocessors.brsr import BRSRPostprocessor
+from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.relevant_segments import RelevantSegmentsPostprocessor
+from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
+from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 
 __version__ = "0.1.0"
@@ -34,12 +38,14 @@ __all__ = [
     "PROVENANCE_KEY",
     "AutoMergingPostprocessor",
     "AutoPrevNextNodePostprocessor",
+    "BRSRPostprocessor",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
     "ContextAugmentationStartEvent",
     "ContextAugmenter",
     "DirectionsChosenEvent",
+    "EmbeddingRescorePostprocessor",
     "Growth",
     "LinkProblem",
     "LinkReport",
@@ -54,7 +60,9 @@ __all__ = [
     "RelevantSegmentsPostprocessor",
     "SentenceWindowParser",
     "SentencexSplitter",
+    "RerankPostprocessor",
     "SectionPostprocessor",
+    "SlidingWindowPostprocessor",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
     "WindowExtractor",

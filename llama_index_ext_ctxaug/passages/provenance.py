@@ -67,6 +67,7 @@ class Provenance:
             pieces (white space that a splitter stripped, separators, marks) belong to no node.
         exact: False for a made node whose text is not certain to be what its document has there: a hole,
             an edited chunk, white space or an overlap that could only be guessed.
+        cut: for a window, the node it was cut from, and its first character there and its end, exclusive.
     """
 
     role: Role | Literal["passage", "window"]
@@ -76,6 +77,7 @@ class Provenance:
     stopped_next: StopReason | None = None
     pieces: tuple[Piece, ...] = ()
     exact: bool = True
+    cut: tuple[str, int, int] | None = None
 
     def slice(self, start: int, end: int) -> Provenance:
         """The provenance of a part of the text.
@@ -103,13 +105,16 @@ class Provenance:
             data["pieces"] = [_piece_to_dict(piece) for piece in self.pieces]
         if not self.exact:
             data["exact"] = False
+        if self.cut is not None:
+            data["cut"] = list(self.cut)
         return data
 
     @classmethod
     def from_metadata(cls, data: Mapping[str, Any]) -> Provenance:
         """The inverse of `to_metadata`."""
         pieces = tuple(Piece(**{**piece, "hits": tuple(piece["hits"])}) for piece in data.get("pieces", ()))
-        return cls(**{**data, "hits": tuple(data["hits"]), "pieces": pieces})
+        made = {"cut": tuple(data["cut"])} if "cut" in data else {}
+        return cls(**{**data, **made, "hits": tuple(data["hits"]), "pieces": pieces})
 
 
 def read_provenance(node: BaseNode) -> Provenance | None:

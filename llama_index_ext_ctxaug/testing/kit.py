@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any, Literal
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
 from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
+
+_WORDS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W_\u3040-\u30ff\u4e00-\u9fff]+")
 
 
 def linked_document(
@@ -194,6 +199,46 @@ class ObservedDocstore(KVDocumentStore):
         return nodes
 
 
+class WordEmbedding(BaseEmbedding):
+    """An embedding model without a model: texts are near when they share words, or Chinese characters.
+
+    Deterministic in every process; good for tests and for examples that must run offline.
+
+    Attributes:
+        dimensions: length of the vectors; words that fall into the same one cannot be told apart.
+    """
+
+    dimensions: int = Field(default=1024, description="Length of the vectors.")
+    _calls: list[list[str]] = PrivateAttr(default_factory=list)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """The texts of each batch so far."""
+        return self._calls
+
+    def _vector(self, text: str) -> list[float]:
+        vector = [0.0] * self.dimensions
+        for word in _WORDS.findall(text.lower()):
+            vector[zlib.crc32(word.encode()) % self.dimensions] += 1.0
+        return vector
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._vector(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._vector(query)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        self._calls.append(list(texts))
+        return [self._vector(text) for text in texts]
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return self._get_text_embeddings(texts)
+
+
 class ScriptedLLM(CustomLLM):
     """An LLM that answers from a script and remembers what it was asked.
 
@@ -251,6 +296,7 @@ class ScriptedLLM(CustomLLM):
 __all__ = [
     "ObservedDocstore",
     "ScriptedLLM",
+    "WordEmbedding",
     "docstore_of",
     "hits",
     "linked_document",
