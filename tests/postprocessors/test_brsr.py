@@ -1,0 +1,247 @@
+"""BRSRPostprocessor: sections, windows, rerank and choice as one postprocessor."""
+
+from __future__ import annotations
+
+import logging
+from pydoc_data.topics import topics
+
+import pytest
+from conftest import Postprocess
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core import Document, MockEmbedding, Settings
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
+from llama_index.core.utils import get_tokenizer
+
+from llama_index_ext_ctxaug import (
+    BRSRPostprocessor,
+    RerankPostprocessor,
+    SectionPostprocessor,
+    SlidingWindowPostprocessor,
+    read_provenance,
+)
+from llama_index_ext_ctxaug.passages.budget import final_text
+from llama_index_ext_ctxaug.testing import ObservedDocstore, ScriptedLLM, WordEmbedding, docstore_of, hits
+
+TOPICS = ("assert", "while", "try", "with", "slicings", "lambda")
+
+
+@pytest.fixture(scope="module")
+def chunks() -> list[TextNode]:
+    """Chunks of six chapters of the Python language reference."""
+    documents = [Document(text=topics[name], id_=name) for name in TOPICS]
+    return SentenceSplitter(chunk_size=100, chunk_overlap=20).get_nodes_from_documents(documents)
+
+
+def retrieved(chunks: list[TextNode], question: str, top_k: int = 8) -> list[NodeWithScore]:
+    """The chunks nearest to a question."""
+    rank = RerankPostprocessor(embed_model=WordEmbedding(), top_n=top_k, overlap="keep")
+    return rank.postprocess_nodes([NodeWithScore(node=node) for node in chunks], query_str=question)
+
+
+def brsr(chunks: list[TextNode], **kw: object) -> BRSRPostprocessor:
+    """BRSR over these chunks with an embedding that needs no model."""
+    return BRSRPostprocessor(docstore=docstore_of(chunks), embed_model=WordEmbedding(), **kw)
+
+
+def tokens(text: str) -> int:
+    """Tokens of a text."""
+    return len(get_tokenizer()(text))
+
+
+QUESTION = "When is the else clause of a while loop executed?"
+
+
+def test_defaults(chunks: list[TextNode]) -> None:
+    """The strategy's numbers: 256 tokens a side, windows of 512 at 128, the best ten."""
+    augmenter = brsr(chunks)
+    assert (augmenter.expansion_tokens, augmenter.window_tokens, augmenter.stride_tokens) == (256, 512, 128)
+    assert (augmenter.top_n, augmenter.overlap, augmenter.output) == (10, "suppress", "passages")
+
+
+def test_the_answer_is_in_the_best_windows(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """Windows go out best first, within their size, and the first ones hold the answer's section."""
+    augmenter = brsr(chunks, window_tokens=120, stride_tokens=30, top_n=4)
+    result = postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
+    assert 1 <= len(result) <= 4
+    assert [hit.score for hit in result] == sorted((hit.score for hit in result), reverse=True)
+    assert all(tokens(hit.node.text) <= 120 for hit in result)
+    assert any("else" in hit.node.text and hit.node.ref_doc_id == "while" for hit in result)
+
+
+def test_windows_are_slices_of_their_documents(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """Offsets and pieces lead back to the document and the chunks; documents are never mixed."""
+    augmenter = brsr(chunks, window_tokens=100, stride_tokens=50)
+    documents = {node.node_id: node.ref_doc_id for node in chunks}
+    result = postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
+    windows = [hit for hit in result if read_provenance(hit.node) is not None]
+    assert windows
+    for hit in windows:
+        node, source = hit.node, topics[hit.node.ref_doc_id]
+        assert source[node.start_char_idx : node.end_char_idx] == node.text
+        for piece in read_provenance(node).pieces:
+            assert documents[piece.node_id] == node.ref_doc_id
+            assert source[piece.source_start : piece.source_end] == node.text[piece.start : piece.end]
+
+
+def test_it_is_the_steps_one_after_another(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """BRSR gives what its three steps give, called in turn."""
+    options = {"window_tokens": 90, "stride_tokens": 30}
+    found = retrieved(chunks, QUESTION)
+    whole = postprocess(brsr(chunks, top_n=5, **options), found, query_str=QUESTION)
+    nodes = postprocess(SectionPostprocessor(docstore=docstore_of(chunks), output="passages"), found)
+    nodes = postprocess(SlidingWindowPostprocessor(**options), nodes)
+    nodes = postprocess(RerankPostprocessor(embed_model=WordEmbedding(), top_n=5), nodes, query_str=QUESTION)
+    assert [(hit.node.node_id, hit.score) for hit in whole] == [
+        (hit.node.node_id, hit.score) for hit in nodes
+    ]
+
+
+def test_the_same_in_every_run(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """Ids are derived: a second run gives the same nodes, and what came in is as before."""
+    found = retrieved(chunks, QUESTION)
+    before = [hit.to_json() for hit in found]
+    augmenter = brsr(chunks, window_tokens=80, stride_tokens=20)
+    runs = [[hit.to_json() for hit in postprocess(augmenter, found, query_str=QUESTION)] for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert [hit.to_json() for hit in found] == before
+
+
+def test_the_first_hits_are_used(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """With top_k only the first hits grow; a hit that two retrievers found counts once."""
+    found = retrieved(chunks, QUESTION)
+    doubled = [found[0], NodeWithScore(node=found[0].node, score=17.0), *found[1:]]
+    result = postprocess(
+        brsr(chunks, top_k=2, window_tokens=60, stride_tokens=20), doubled, query_str=QUESTION
+    )
+    named = {id_ for hit in result for id_ in getattr(read_provenance(hit.node), "hits", (hit.node.node_id,))}
+    assert named <= {hit.node.node_id for hit in found[:2]}
+
+
+@pytest.mark.parametrize("limit", [60, 150, 400])
+def test_the_context_has_a_cap(postprocess: Postprocess, chunks: list[TextNode], limit: int) -> None:
+    """The text that goes to the model is at most max_context_tokens long, windows are no longer than it."""
+    augmenter = brsr(chunks, max_context_tokens=limit)
+    result = postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
+    assert result
+    assert tokens(final_text(result)) <= limit
+
+
+def test_the_cap_is_the_models_window(
+    postprocess: Postprocess, chunks: list[TextNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default the context fits the LLM of the settings; None lifts that."""
+    monkeypatch.setattr(Settings, "_llm", ScriptedLLM(answers=["x"], context_window=600))
+    found = retrieved(chunks, QUESTION)
+    result = postprocess(brsr(chunks), found, query_str=QUESTION)
+    assert tokens(final_text(result)) <= 600 - 16 - 256
+    free = postprocess(brsr(chunks, max_context_tokens=None), found, query_str=QUESTION)
+    assert tokens(final_text(free)) > tokens(final_text(result))
+
+
+def test_no_query(postprocess: Postprocess, chunks: list[TextNode], caplog: pytest.LogCaptureFixture) -> None:
+    """Without a query the rerank is skipped, which is said, and the windows keep the passages' order."""
+    found = retrieved(chunks, QUESTION)
+    with caplog.at_level(logging.WARNING):
+        result = postprocess(brsr(chunks, window_tokens=100, stride_tokens=100), found)
+    assert "no query" in caplog.text
+    assert result[0].node.ref_doc_id == found[0].node.ref_doc_id
+
+
+def test_a_model_that_fails(
+    postprocess: Postprocess, chunks: list[TextNode], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An embedding of the wrong kind leaves the order of the passages, with a warning."""
+
+    class Broken(MockEmbedding):
+        def _get_vector(self) -> list[float]:
+            raise ConnectionError("no model")
+
+    augmenter = BRSRPostprocessor(docstore=docstore_of(chunks), embed_model=Broken(embed_dim=2))
+    assert postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
+    assert "no model" in caplog.text
+
+
+def test_few_reads(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """The growth of all hits costs few batched reads, and no node is read twice."""
+    store = ObservedDocstore(docstore_of(chunks))
+    augmenter = BRSRPostprocessor(docstore=store, embed_model=WordEmbedding())
+    postprocess(augmenter, retrieved(chunks, QUESTION, 20), query_str=QUESTION)
+    assert len(store.batches) <= 4
+    assert len(store.node_reads) == len(set(store.node_reads))
+
+
+def test_saved_and_restored(chunks: list[TextNode]) -> None:
+    """What is saved holds the numbers, and neither store nor models."""
+    augmenter = brsr(chunks, top_n=3, window_tokens=100, stride_tokens=50, stop_at="same_or_higher")
+    data = augmenter.to_dict()
+    assert not {"docstore", "embed_model", "reranker", "tokenizer"} & set(data)
+    again = BRSRPostprocessor.from_dict(data, docstore=docstore_of(chunks))
+    assert (again.top_n, again.window_tokens, again.stop_at) == (3, 100, "same_or_higher")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stride_tokens": 0},
+        {"stride_tokens": 600},
+        {"top_n": 0},
+        {"output": "nodes"},
+        {"max_context_tokens": 0},
+    ],
+)
+def test_parameters_that_cannot_work_are_refused(chunks: list[TextNode], wrong: dict[str, object]) -> None:
+    """Wrong numbers are refused at construction."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        brsr(chunks, **wrong)
+
+
+def test_empty_input(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """Nothing in, nothing out."""
+    assert postprocess(brsr(chunks), [], query_str=QUESTION) == []
+
+
+CHINESE = "\n\n".join(
+    f"第{number}章 {title}\n\n" + "".join(f"这是关于{title}的第{i}句话。" for i in range(40))
+    for number, title in zip("一二三四", ("天气", "公园", "读书", "音乐"), strict=True)
+)
+
+
+def test_chinese(postprocess: Postprocess) -> None:
+    """Sections and windows of Chinese text: whole sentences, within the size, of the right chapter."""
+    splitter = SentenceSplitter(chunk_size=120, chunk_overlap=0, secondary_chunking_regex="[^。]+[。]?")
+    chunks = splitter.get_nodes_from_documents([Document(text=CHINESE, id_="zh")])
+    found = [place for place, node in enumerate(chunks) if "读书" in node.text][1:3]
+    augmenter = brsr(chunks, window_tokens=200, stride_tokens=50, expansion_tokens=2000, top_n=3)
+    result = postprocess(augmenter, hits(chunks, found), query_str="读书的第7句话")
+    assert result
+    for hit in result:
+        assert CHINESE[hit.node.start_char_idx : hit.node.end_char_idx] == hit.node.text
+        assert tokens(hit.node.text) <= 200
+    assert "读书" in result[0].node.text
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_grown_regions_contain_every_hit(data: st.DataObject, chunks: list[TextNode]) -> None:
+    """Whatever the hits, the windows before the choice hold every character of every hit."""
+    places = data.draw(st.lists(st.integers(0, len(chunks) - 1), min_size=1, max_size=6, unique=True))
+    size = data.draw(st.integers(20, 200))
+    augmenter = brsr(
+        chunks,
+        expansion_tokens=data.draw(st.integers(0, 300)),
+        window_tokens=size,
+        stride_tokens=data.draw(st.integers(1, size)),
+        top_n=10_000,
+        overlap="keep",
+        max_context_tokens=None,
+    )
+    result = augmenter.postprocess_nodes(hits(chunks, places), query_str="loop")
+    covered: dict[str, set[int]] = {}
+    for hit in result:
+        span = range(hit.node.start_char_idx, hit.node.end_char_idx)
+        covered.setdefault(hit.node.ref_doc_id, set()).update(span)
+    for place in places:
+        node: BaseNode = chunks[place]
+        assert set(range(node.start_char_idx, node.end_char_idx)) <= covered[node.ref_doc_id]

@@ -1,0 +1,205 @@
+"""SlidingWindowPostprocessor: windows of any nodes, with true offsets and provenance."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Postprocess
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core import Document
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import ImageNode, MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.utils import get_tokenizer
+
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor, SlidingWindowPostprocessor, read_provenance
+from llama_index_ext_ctxaug.passages.windows import sliding_windows
+from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+
+SENTENCES = [f"This is sentence number {number} of the text." for number in range(60)]
+
+
+def tokens(text: str) -> int:
+    """Tokens of a text."""
+    return len(get_tokenizer()(text))
+
+
+def windows_of(postprocess: Postprocess, text: str, size: int = 64, stride: int = 16, **kw: object) -> list:
+    """The windows of one node with this text."""
+    cutter = SlidingWindowPostprocessor(window_tokens=size, stride_tokens=stride)
+    return postprocess(cutter, [NodeWithScore(node=TextNode(text=text, id_="n", **kw), score=0.7)])
+
+
+def test_defaults() -> None:
+    """Windows have 512 tokens at a stride of 128."""
+    cutter = SlidingWindowPostprocessor()
+    assert (cutter.window_tokens, cutter.stride_tokens) == (512, 128)
+
+
+@pytest.mark.parametrize("stride", [0, -1, 65])
+def test_a_stride_that_cannot_work_is_refused(stride: int) -> None:
+    """A stride below 1 or above the window is refused at construction."""
+    with pytest.raises(ValueError, match="stride_tokens must be between 1 and window_tokens"):
+        SlidingWindowPostprocessor(window_tokens=64, stride_tokens=stride)
+
+
+def test_windows_are_slices_with_score_and_offsets(postprocess: Postprocess) -> None:
+    """Each window is a slice within the limit, has its node's score, and true offsets in the document."""
+    text = " ".join(SENTENCES)
+    result = windows_of(postprocess, text, start_char_idx=100, end_char_idx=100 + len(text))
+    assert len(result) > 10
+    for window in result:
+        start, end = window.node.start_char_idx - 100, window.node.end_char_idx - 100
+        assert window.node.text == text[start:end]
+        assert tokens(window.node.text) <= 64
+        assert window.score == 0.7
+        provenance = read_provenance(window.node)
+        assert (provenance.role, provenance.cut) == ("window", ("n", start, end))
+        piece = provenance.pieces[0]
+        assert (piece.node_id, piece.start, piece.end) == ("n", 0, end - start)
+        assert (piece.source_start, piece.source_end) == (start + 100, end + 100)
+    assert result[0].node.start_char_idx == 100
+    assert result[-1].node.end_char_idx == 100 + len(text)
+
+
+def test_a_node_that_fits_goes_out_as_it_came(postprocess: Postprocess) -> None:
+    """A node of one window, an empty one and an image are the very objects that came in."""
+    nodes = [
+        NodeWithScore(node=TextNode(text="Short."), score=0.1),
+        NodeWithScore(node=TextNode(text=""), score=None),
+        NodeWithScore(node=ImageNode(image="x" * 1000), score=0.3),
+    ]
+    result = postprocess(SlidingWindowPostprocessor(), nodes)
+    assert [id(hit) for hit in result] == [id(hit) for hit in nodes]
+    assert postprocess(SlidingWindowPostprocessor(), []) == []
+
+
+@pytest.mark.parametrize("excluded", [[], ["window", "note"]])
+def test_metadata_never_counts(postprocess: Postprocess, excluded: list[str]) -> None:
+    """Metadata longer than a window does not stop the cut; windows of a window parser do not go along."""
+    metadata = {"window": "word " * 100, "note": "long " * 100, "file": "a.txt"}
+    result = windows_of(
+        postprocess, " ".join(SENTENCES), metadata=metadata, excluded_llm_metadata_keys=list(excluded)
+    )
+    assert len(result) > 10
+    for window in result:
+        assert window.node.metadata["file"] == "a.txt"
+        assert "window" not in window.node.metadata
+        assert "context_augmentation" not in window.node.get_content(metadata_mode=MetadataMode.LLM)
+
+
+def test_nothing_is_changed_and_ids_are_the_same(postprocess: Postprocess) -> None:
+    """The node that came in stays as it was, and a second run gives the same windows."""
+    node = TextNode(text=" ".join(SENTENCES), id_="n", metadata={"a": 1})
+    before = node.to_json()
+    cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
+    runs = [postprocess(cutter, [NodeWithScore(node=node, score=1.0)]) for _ in range(2)]
+    assert node.to_json() == before
+    assert [w.node.to_json() for w in runs[0]] == [w.node.to_json() for w in runs[1]]
+    assert len({w.node.node_id for w in runs[0]}) == len(runs[0])
+
+
+def test_equal_windows_of_a_document_go_out_once(postprocess: Postprocess) -> None:
+    """Windows with the same text in the same document are one; those of another document stay."""
+    text = "The same sentence again. " * 60
+    one, two = linked_document([text], source_id="a"), linked_document([text], source_id="b")
+    cutter = SlidingWindowPostprocessor(window_tokens=50, stride_tokens=50)
+    single = postprocess(cutter, hits(one, [0]))
+    assert len({window.node.text for window in single}) == len(single)
+    both = postprocess(cutter, hits(one, [0]) + hits(two, [0]))
+    assert len(both) == 2 * len(single)
+
+
+def test_a_repeated_node_is_cut_once(postprocess: Postprocess) -> None:
+    """The same node from two retrievers gives its windows once, with the better score."""
+    node = TextNode(text=" ".join(SENTENCES), id_="n")
+    cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
+    once = postprocess(cutter, [NodeWithScore(node=node, score=0.9)])
+    twice = postprocess(cutter, [NodeWithScore(node=node, score=0.3), NodeWithScore(node=node, score=0.9)])
+    assert [(w.node.node_id, w.score) for w in once] == [(w.node.node_id, w.score) for w in twice]
+
+
+def test_windows_of_passages_tell_which_text_is_whose(postprocess: Postprocess) -> None:
+    """Cut from a passage, pieces of a window are slices of the chunks' texts, and hits are named."""
+    nodes = linked_document([f"{s} " for s in SENTENCES], offsets=True)
+    grow = PrevNextNodePostprocessor(
+        docstore=docstore_of(nodes), num_nodes=20, mode="both", output="passages"
+    )
+    passages = postprocess(grow, hits(nodes, [20, 40]))
+    cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
+    texts = {node.node_id: node.text for node in nodes}
+    document = "".join(node.text for node in nodes)
+    for window in postprocess(cutter, passages):
+        provenance = read_provenance(window.node)
+        assert provenance.hits
+        assert document[window.node.start_char_idx : window.node.end_char_idx] == window.node.text
+        for piece in provenance.pieces:
+            assert window.node.text[piece.start : piece.end] in texts[piece.node_id]
+        json.dumps(window.node.metadata)
+
+
+def test_links_to_the_outside_stay_at_the_ends(postprocess: Postprocess) -> None:
+    """The first window keeps PREVIOUS, the last NEXT, all of them SOURCE."""
+    nodes = linked_document(["Before.", " ".join(SENTENCES), "After."])
+    cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
+    result = [hit.node for hit in postprocess(cutter, hits(nodes, [1]))]
+    assert [NodeRelationship.PREVIOUS in node.relationships for node in result] == [True] + [False] * (
+        len(result) - 1
+    )
+    assert [NodeRelationship.NEXT in node.relationships for node in result][-2:] == [False, True]
+    assert {node.ref_doc_id for node in result} == {"doc"}
+
+
+def test_windows_are_not_cut_twice(postprocess: Postprocess) -> None:
+    """Windows that come in again go out as they are; smaller ones of them count from the first node."""
+    result = windows_of(postprocess, " ".join(SENTENCES))
+    again = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), result)
+    assert [id(w) for w in again] == [id(w) for w in result]
+    smaller = postprocess(SlidingWindowPostprocessor(window_tokens=32, stride_tokens=32), result[2:3])
+    whole = " ".join(SENTENCES)
+    for window in smaller:
+        name, start, end = read_provenance(window.node).cut
+        assert (name, whole[start:end]) == ("n", window.node.text)
+
+
+def test_repeated_text_has_offsets_of_its_own(postprocess: Postprocess) -> None:
+    """Two windows with equal text in a document without a source are told apart only by their place."""
+    nodes = SentenceSplitter(chunk_size=200, chunk_overlap=0).get_nodes_from_documents(
+        [Document(text="Alpha. Same. Beta. Same.", id_="d")]
+    )
+    result = postprocess(
+        SlidingWindowPostprocessor(window_tokens=6, stride_tokens=3), [NodeWithScore(node=nodes[0])]
+    )
+    places = [(w.node.start_char_idx, w.node.end_char_idx) for w in result]
+    assert len(set(places)) == len(places)
+    assert all(
+        "Alpha. Same. Beta. Same."[a:b] == w.node.text for (a, b), w in zip(places, result, strict=True)
+    )
+
+
+def test_saved_and_restored() -> None:
+    """What is saved holds sizes, and no function."""
+    cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16, sentence_splitter=str.splitlines)
+    data = cutter.to_dict()
+    assert data["class_name"] == "SlidingWindowPostprocessor"
+    assert SlidingWindowPostprocessor.from_dict(data).window_tokens == 64
+    assert "sentence_splitter" not in data
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.lists(
+        st.sampled_from(["One two three. ", "今天天气很好。", "👍🏽", "3.14 ", "\n\n", "word "]), max_size=80
+    ),
+    size=st.integers(4, 40),
+    data=st.data(),
+)
+def test_windows_are_those_of_the_text(text: list[str], size: int, data: st.DataObject) -> None:
+    """Whatever the text, the nodes are its windows in order, equal ones left out."""
+    whole, stride = "".join(text), data.draw(st.integers(1, size))
+    cutter = SlidingWindowPostprocessor(window_tokens=size, stride_tokens=stride)
+    result = cutter.postprocess_nodes([NodeWithScore(node=TextNode(text=whole, id_="n"))])
+    spans = sliding_windows(whole, window_tokens=size, stride_tokens=stride, count_tokens=tokens)
+    expected = list(dict.fromkeys(whole[span.start : span.end] for span in spans)) or [whole]
+    assert [window.node.text for window in result] == expected
