@@ -16,7 +16,6 @@ PREFETCH_HOPS = 3
 """From this many hops on, a document's list of nodes saves rounds: it costs one and replaces all but one."""
 
 
-
 class Last(NamedTuple):
     """The answer of a limit that takes a node and ends the growth after it."""
 

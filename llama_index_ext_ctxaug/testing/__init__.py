@@ -7,6 +7,7 @@ from llama_index_ext_ctxaug.testing.conformance import DocstoreConformance
 from llama_index_ext_ctxaug.testing.kit import (
     ObservedDocstore,
     ScriptedLLM,
+    WordEmbedding,
     docstore_of,
     hits,
     linked_document,
@@ -18,6 +19,7 @@ __all__ = [
     "ObservedDocstore",
     "Relay",
     "ScriptedLLM",
+    "WordEmbedding",
     "docstore_of",
     "hits",
     "linked_document",
