@@ -33,6 +33,7 @@ _QUANTITY = re.compile(
 )
 
 _HAN = "〇零一二三四五六七八九十百千两"
+_NUMBERED = re.compile(rf"[\s　]*[\d§第（(PBTCASIVX{_HAN}]")
 _HAN_UNIT = re.compile(rf"\s*第\s*[{_HAN}\d]+\s*([编編篇卷部章节節回条條])分?([\s　：:、.·—-]*)(.*)$")
 _HAN_ITEM = re.compile(rf"[\s　]*[{_HAN}]+[、．.]\s*(\S.*)$")
 _HAN_SUBITEM = re.compile(rf"[\s　]*[（(][{_HAN}]+[）)][、．.]?\s*(\S.*)$")
@@ -210,7 +211,9 @@ def _titled(lines: list[_Line], place: int, marks: str) -> tuple[int, str] | Non
 
 def _numbered(lines: list[_Line], place: int) -> tuple[int, str] | None:
     text = lines[place].text
-    if _TABLE_OR_CONTENTS.search(text.strip()) or len(text.strip()) > 4 * MAX_TITLE:
+    if not _NUMBERED.match(text):
+        return None
+    if len(text.strip()) > 4 * MAX_TITLE or _TABLE_OR_CONTENTS.search(text.strip()):
         return None
     if not _begins_block(lines, place):
         return None

@@ -260,7 +260,7 @@ def test_order_of_the_document(postprocess: Postprocess) -> None:
 
 def test_events_come_as_a_pair(postprocess: Postprocess) -> None:
     """One start and one end event, also where the reranker fails."""
-    seen: list[Any] = Field(default_factory=list)
+    seen: list[Any] = []
 
     class Handler(BaseEventHandler):
         def handle(self, event: Any, **kwargs: Any) -> None:
