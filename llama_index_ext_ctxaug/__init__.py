@@ -22,9 +22,9 @@ from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Pr
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.brsr import BRSRPostprocessor
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
+from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.relevant_segments import RelevantSegmentsPostprocessor
 from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
@@ -62,6 +62,8 @@ __all__ = [
     "SentencexSplitter",
     "RerankPostprocessor",
     "SectionPostprocessor",
+    "SentenceWindowParser",
+    "SentencexSplitter",
     "SlidingWindowPostprocessor",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
