@@ -136,9 +136,9 @@ class SectionPostprocessor(ContextAugmenter):
     def _warn_if_nothing_fits(
         self, walks: list[Walk], sides: Mapping[tuple[str, Direction], SectionSide]
     ) -> None:
-        refused = [side.refused for walk in walks if (side := sides[walk.hit_id, walk.direction]).refused]
-        if refused and not any(walk.node_ids for walk in walks):
-            smallest = min(side.count(node) for side in sides.values() if (node := side.refused))
+        refused = [side.count(side.refused) for side in sides.values() if side.refused is not None]
+        smallest = min(refused, default=0)
+        if smallest > self.expansion_tokens and not any(walk.node_ids for walk in walks):
             logger.warning(
                 "%s: nothing is added, since no neighbor has at most expansion_tokens=%d tokens "
                 "(the smallest has %d)",

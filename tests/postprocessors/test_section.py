@@ -219,6 +219,15 @@ def test_nothing_that_fits_is_warned_of(postprocess: Postprocess, caplog: pytest
     assert len(caplog.records) == 1
 
 
+def test_a_block_given_back_is_no_reason_to_warn(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a neighbor would fit alone, and was left out with the block it is in, nothing is warned of."""
+    nodes = linked_document(["Hit.", *(f"- item number {n}" for n in range(30))])
+    assert grown(postprocess(section(nodes, expansion_tokens=12), hits(nodes, [0])), nodes) == [0]
+    assert caplog.records == []
+
+
 def test_no_tokens_no_growth(postprocess: Postprocess) -> None:
     """With expansion_tokens=0 hits go out alone, without a read."""
     nodes = linked_document(BOOK)

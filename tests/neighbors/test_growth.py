@@ -1,0 +1,71 @@
+"""Growth that a policy bounds: a last node, walks that are shortened, reading further ahead."""
+
+from __future__ import annotations
+
+from conftest import Postprocess
+from llama_index.core.schema import BaseNode, QueryBundle
+
+from llama_index_ext_ctxaug import ContextAugmenter, Growth, Reach, read_provenance
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED
+from llama_index_ext_ctxaug.neighbors.walking import Last
+from llama_index_ext_ctxaug.passages.passage import StopReason
+from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
+
+TEXTS = ["a", "b", "STOP", "d", "hit", "f", "END", "h"]
+
+
+class UpToCapitals(ContextAugmenter):
+    """Grows before words in capitals, or with END up to and with it; shortens each walk by `less`."""
+
+    less: int = 0
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+        reach = Reach(UNBOUNDED, UNBOUNDED, limit=lambda direction: _limit, read_ahead=3)
+        walks = yield from growth.walk(dict.fromkeys(growth.hits, reach))
+        for walk in walks:
+            del walk.node_ids[max(0, len(walk.node_ids) - self.less) :]
+        growth.take(walks)
+
+
+def _limit(node: BaseNode) -> StopReason | Last | None:
+    text = node.get_content()
+    if text == "END":
+        return Last("heading")
+    return "heading" if text == "STOP" else None
+
+
+def test_a_limit_ends_before_a_node_or_after_it(postprocess: Postprocess) -> None:
+    """A reason leaves the node out, `Last` takes it and nothing behind it; both are told."""
+    nodes = linked_document(TEXTS)
+    result = postprocess(UpToCapitals(docstore=docstore_of(nodes)), hits(nodes, [4]))
+    assert [hit.node.text for hit in result] == ["d", "hit", "f", "END"]
+    assert read_provenance(result[0].node).stopped_previous == "heading"
+    assert read_provenance(result[-1].node).stopped_next == "heading"
+
+
+def test_a_limit_is_asked_of_hits_on_the_way(postprocess: Postprocess) -> None:
+    """A hit that the limit refuses ends the walk of another; a filter has no say over hits."""
+    nodes = linked_document(TEXTS)
+    augmenter = UpToCapitals(docstore=docstore_of(nodes), neighbor_filters=lambda node: node.text != "f")
+    result = postprocess(augmenter, hits(nodes, [4, 5, 2]))
+    by_text = {hit.node.text: read_provenance(hit.node) for hit in result}
+    assert set(by_text) == {"a", "b", "STOP", "d", "hit", "f", "END"}
+    assert by_text["b"].hits == (nodes[2].node_id,)
+    assert set(by_text["END"].hits) == {nodes[place].node_id for place in (2, 4, 5)}
+
+
+def test_a_policy_shortens_walks_before_they_are_taken(postprocess: Postprocess) -> None:
+    """What is cut off a walk is not in the output."""
+    nodes = linked_document(TEXTS)
+    result = postprocess(UpToCapitals(docstore=docstore_of(nodes), less=1), hits(nodes, [4]))
+    assert [hit.node.text for hit in result] == ["hit", "f"]
+
+
+def test_a_long_walk_reads_ahead_again(postprocess: Postprocess) -> None:
+    """A walk that goes beyond what was read ahead goes on in batches."""
+    nodes = linked_document(["x"] * 40)
+    store = ObservedDocstore(docstore_of(nodes))
+    assert len(postprocess(UpToCapitals(docstore=store), hits(nodes, [0]))) == 40
+    assert len(store.batches) <= 14
+    assert len(store.node_reads) == len(set(store.node_reads))
