@@ -61,7 +61,7 @@ def whole_provenance(node: TextNode) -> Provenance:
     return Provenance("window", piece.hits, pieces=(piece,))
 
 
-def cut_node(node: TextNode, provenance: Provenance, start: int, end: int) -> TextNode:
+def cut_node(node: TextNode, provenance: Provenance, start: int, end: int) -> BaseNode:
     """A node for a part of a node's text.
 
     Args:
@@ -94,9 +94,7 @@ def join_overlapping(first: NodeWithScore, second: NodeWithScore) -> NodeWithSco
         return NodeWithScore(node=first.node, score=_better(first, second))
     text = first.node.get_content(metadata_mode=MetadataMode.NONE)
     text += second.node.get_content(metadata_mode=MetadataMode.NONE)[one.end - two.start :]
-    earlier, later = read_provenance(first.node), read_provenance(second.node)
-    assert earlier is not None
-    assert later is not None
+    earlier, later = (read_provenance(hit.node) or Provenance("window", ()) for hit in (first, second))
     pieces = _join_pieces(earlier.pieces, later.pieces, two.start - one.start)
     provenance = replace(
         earlier,
@@ -111,7 +109,7 @@ def join_overlapping(first: NodeWithScore, second: NodeWithScore) -> NodeWithSco
 
 def _part(
     node: Any, text: str, provenance: Provenance, start: int, relationships: dict[NodeRelationship, Any]
-) -> TextNode:
+) -> BaseNode:
     source = node.relationships.get(NodeRelationship.SOURCE)
     source_id = getattr(source, "node_id", None)
     begin = node.start_char_idx + start if _has_true_offsets(node) else None
@@ -127,9 +125,7 @@ def _part(
         }
     )
     part.set_content(text)
-    made = with_provenance(part, provenance)
-    assert isinstance(made, TextNode)
-    return made
+    return with_provenance(part, provenance)
 
 
 def _join_pieces(first: tuple[Piece, ...], second: tuple[Piece, ...], shift: int) -> tuple[Piece, ...]:

@@ -12,7 +12,7 @@ from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.budget import Tokenizer
@@ -199,7 +199,7 @@ def _readable(
     return parts, owners
 
 
-def _parts(node: TextNode, limit: int, tokenizer: Tokenizer) -> list[TextNode]:
+def _parts(node: TextNode, limit: int, tokenizer: Tokenizer) -> list[BaseNode]:
     """Windows of a node that is too long for the reranker; none for one that is not."""
     content = node.get_content(metadata_mode=MetadataMode.EMBED)
     if not is_text(node) or len(tokenizer(content)) <= limit:

@@ -19,7 +19,7 @@ QUESTIONS = [
     (
         "When is the else clause of a while loop executed?",
         "while",
-        "the `else` clause, if present".replace("`", '"'),
+        '"else" clause, if present',
     ),
     ("Which exceptions does an assert statement raise?", "assert", "raise AssertionError"),
     (
