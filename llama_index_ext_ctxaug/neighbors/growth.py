@@ -11,7 +11,15 @@ from llama_index.core.schema import BaseNode
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.links import Direction, Links
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Task
-from llama_index_ext_ctxaug.neighbors.walking import PREFETCH_HOPS, Last, Limit, Walk, read_ahead, walk
+from llama_index_ext_ctxaug.neighbors.walking import (
+    PREFETCH_HOPS,
+    Filter,
+    Last,
+    Limit,
+    Walk,
+    read_ahead,
+    walk,
+)
 from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason, join
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import score_key
@@ -57,7 +65,7 @@ class Growth:
 
     hits: Mapping[str, Chunk]
     links: Links
-    passes: Limit
+    passes: Filter
     chunks: dict[str, Chunk] = field(init=False)
     missing: dict[str, None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)

@@ -22,6 +22,9 @@ class Last(NamedTuple):
     reason: StopReason
 
 
+Filter = Callable[[BaseNode], StopReason | None]
+"""Asked of each node that would be added: None for one that may be, else why not."""
+
 Limit = Callable[[BaseNode], "StopReason | Last | None"]
 """Asked before a node is taken: None takes it, a reason ends the growth before it, `Last` after it."""
 

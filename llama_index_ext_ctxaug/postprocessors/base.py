@@ -32,7 +32,7 @@ from llama_index_ext_ctxaug.neighbors.growth import Growth
 from llama_index_ext_ctxaug.neighbors.links import Links
 from llama_index_ext_ctxaug.neighbors.pages import PageOrder
 from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Want
-from llama_index_ext_ctxaug.neighbors.walking import Limit
+from llama_index_ext_ctxaug.neighbors.walking import Filter
 from llama_index_ext_ctxaug.passages.budget import Filling, keep, mark_cuts
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.provenance import Provenance, read_provenance, with_provenance
@@ -232,7 +232,7 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         )
         return Growth(hits, links, self._filter())
 
-    def _filter(self) -> Limit:
+    def _filter(self) -> Filter:
         filters = self.neighbor_filters
         if filters is None:
             return lambda node: None
