@@ -58,8 +58,6 @@ __all__ = [
     "Reach",
     "RefusedNodeError",
     "RelevantSegmentsPostprocessor",
-    "SentenceWindowParser",
-    "SentencexSplitter",
     "RerankPostprocessor",
     "SectionPostprocessor",
     "SentenceWindowParser",
