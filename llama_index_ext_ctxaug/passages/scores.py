@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -38,7 +39,10 @@ def neighbor_score(score: float | None, hops: int, rule: NeighborScore, decay: f
     if rule == "inherit":
         return score
     factor = decay**hops
-    return score * factor if score >= 0 else score / factor
+    if score >= 0:
+        return score * factor
+    lowest = -sys.float_info.max  # a number that a following postprocessor and JSON can handle
+    return max(score / factor, lowest) if factor else lowest
 
 
 def merged_score(scores: Iterable[float | None], rule: MergedScore) -> float | None:
@@ -54,7 +58,8 @@ def merged_score(scores: Iterable[float | None], rule: MergedScore) -> float | N
     scored = [score for score in scores if score is not None and not math.isnan(score)]
     if not scored:
         return None
-    return max(scored) if rule == "max" else math.fsum(scored) / len(scored)
+    # Sorted, so that the mean does not depend on their order; `fsum` refuses infinite scores.
+    return max(scored) if rule == "max" else sum(sorted(scored)) / len(scored)
 
 
 def passage_score(hits: Sequence[tuple[float | None, int]], rule: PassageScore) -> float | None:
