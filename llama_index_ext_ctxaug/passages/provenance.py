@@ -13,6 +13,8 @@ from llama_index_ext_ctxaug.passages.passage import Role, StopReason
 PROVENANCE_KEY = "context_augmentation"
 """The metadata key; it is excluded from the text for the LLM and for embedding."""
 
+_ROLES = ("neighbor", "parent", "passage", "window")
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -124,16 +126,22 @@ def read_provenance(node: BaseNode) -> Provenance | None:
         node: any node; pass `hit.node` for a `NodeWithScore`.
 
     Returns:
-        The provenance, or None for a node that an augmenter neither added nor made (an unchanged hit).
+        The provenance, or None for a node that an augmenter neither added nor made: an unchanged hit, or
+        a node whose metadata has something else under that key.
     """
     data = node.metadata.get(PROVENANCE_KEY)
-    return Provenance.from_metadata(data) if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or data.get("role") not in _ROLES:
+        return None
+    try:
+        return Provenance.from_metadata(data)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def is_augmented(node: BaseNode) -> bool:
     """Whether an augmenter added this node as a neighbor, or made it; a parent stands for hits."""
-    data = node.metadata.get(PROVENANCE_KEY)
-    return isinstance(data, Mapping) and data.get("role") != "parent"
+    provenance = read_provenance(node)
+    return provenance is not None and provenance.role != "parent"
 
 
 def with_provenance(node: BaseNode, provenance: Provenance) -> BaseNode:
@@ -142,6 +150,7 @@ def with_provenance(node: BaseNode, provenance: Provenance) -> BaseNode:
     # Past pydantic's validation of assignments: the values are what the fields hold, only extended.
     fields = copy.__dict__
     fields["metadata"] = {**node.metadata, PROVENANCE_KEY: provenance.to_metadata()}
+    fields["relationships"] = {**node.relationships}
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         keys = fields[name]
         if PROVENANCE_KEY not in keys:

@@ -1,0 +1,67 @@
+"""Provenance: read back as it was written, and nothing else taken for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo
+
+from llama_index_ext_ctxaug import (
+    PROVENANCE_KEY,
+    Piece,
+    PrevNextNodePostprocessor,
+    Provenance,
+    TokenBudgetPostprocessor,
+    read_provenance,
+)
+from llama_index_ext_ctxaug.passages.provenance import with_provenance
+from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+
+FOREIGN = [
+    "a text",
+    {},
+    {"role": "editor"},
+    {"role": "neighbor"},
+    {"role": "neighbor", "hits": None},
+    {"role": "neighbor", "hits": ["a"], "unheard_of": 1},
+    {"role": "passage", "hits": ["a"], "pieces": [{"x": 1}]},
+    {"role": ["neighbor"], "hits": ["a"]},
+]
+
+
+@pytest.mark.parametrize("value", FOREIGN, ids=repr)
+def test_something_else_under_the_key(postprocess: Any, value: Any) -> None:
+    """Metadata that happens to have that key is the user's: the node is a hit, and grows as any other."""
+    nodes = linked_document(3, metadata={PROVENANCE_KEY: value})
+    assert read_provenance(nodes[1]) is None
+    for output, count in (("nodes", 3), ("passages", 1)):
+        augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output=output)
+        result = postprocess(augmenter, hits(nodes, [1]))
+        assert len(result) == count
+        assert result[0].node.metadata[PROVENANCE_KEY] != value
+    assert len(postprocess(TokenBudgetPostprocessor(token_budget=100), hits(nodes, [0, 1]))) == 2
+    assert nodes[1].metadata == {PROVENANCE_KEY: value}
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    """What a node carries in its metadata gives back an equal provenance."""
+    piece = Piece("n", "hit", ("n",), 0, 0, 4, 10, 14)
+    for provenance in (
+        Provenance("neighbor", ("a", "b"), 2, "count", "filter"),
+        Provenance("passage", ("n",), pieces=(piece,), exact=False),
+    ):
+        (node,) = linked_document(1)
+        assert read_provenance(with_provenance(node, provenance)) == provenance
+
+
+def test_a_copy_may_be_edited() -> None:
+    """What a later step changes on an added node leaves the store's node alone."""
+    nodes = linked_document(2)
+    before = nodes[0].to_dict()
+    copy = with_provenance(nodes[0], Provenance("neighbor", ("a",)))
+    copy.metadata["new"] = 1
+    copy.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="elsewhere")
+    copy.excluded_llm_metadata_keys.append("new")
+    copy.set_content("another text")
+    assert nodes[0].to_dict() == before
