@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -16,10 +16,9 @@ from llama_index.core.bridge.pydantic import (
 )
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
-from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from llama_index_ext_ctxaug.errors import ContextAugmentationError, MissingNodeError, RefusedNodeError
 from llama_index_ext_ctxaug.events import (
@@ -28,6 +27,7 @@ from llama_index_ext_ctxaug.events import (
     is_observed,
 )
 from llama_index_ext_ctxaug.flow import Flow, arun, run
+from llama_index_ext_ctxaug.neighbors.filters import NeighborFilter, node_filter
 from llama_index_ext_ctxaug.neighbors.growth import Growth
 from llama_index_ext_ctxaug.neighbors.links import Links
 from llama_index_ext_ctxaug.neighbors.pages import PageOrder
@@ -42,8 +42,6 @@ from llama_index_ext_ctxaug.postprocessors.tokens import budget_details, report_
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)
-
-NeighborFilter = Callable[[BaseNode], bool]
 
 
 class FlowPostprocessor(BaseNodePostprocessor):
@@ -233,21 +231,10 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         return Growth(hits, links, self._filter())
 
     def _filter(self) -> Filter:
-        filters = self.neighbor_filters
-        if filters is None:
+        passes = node_filter(self.neighbor_filters)
+        if passes is None:
             return lambda node: None
-        if not isinstance(filters, MetadataFilters):
-            may_be_added = filters
-            return lambda node: None if may_be_added(node) else "filter"
-        current: dict[str, Any] = {}
-        matches = build_metadata_filter_fn(lambda _: current, filters)
-
-        def limit(node: BaseNode) -> Literal["filter"] | None:
-            current.clear()
-            current.update(node.metadata)
-            return None if matches(node.node_id) else "filter"
-
-        return limit
+        return lambda node: None if passes(node) else "filter"
 
     def _passages(self, growth: Growth) -> list[Passage]:
         """The chunks as they go out: in reading order, those that touch joined."""
