@@ -189,14 +189,22 @@ class ReadStore:
 
     def _documents(self) -> Iterable[tuple[str, RefDocInfo | None]]:
         ids = self.document_ids
-        return list(zip(ids, self._singly(self.docstore.get_ref_doc_info, ids), strict=True))
+        try:
+            return list(zip(ids, self._singly(self.docstore.get_ref_doc_info, ids), strict=True))
+        except NotImplementedError as error:
+            _say_once(self.docstore, "the order of its documents is unknown", error)
+            return []
 
     async def _adocuments(self) -> Iterable[tuple[str, RefDocInfo | None]]:
         ids = self.document_ids
         return list(zip(ids, await self._asingly(self.docstore.aget_ref_doc_info, ids), strict=True))
 
     def _everything(self) -> Mapping[str, RefDocInfo]:
-        return self.docstore.get_all_ref_doc_info() or {}
+        try:
+            return self.docstore.get_all_ref_doc_info() or {}
+        except NotImplementedError as error:
+            _say_once(self.docstore, "its documents are unknown", error)
+            return {}
 
     async def _aeverything(self) -> Mapping[str, RefDocInfo]:
         bulk = bulk_read_of(self.docstore)
@@ -299,7 +307,7 @@ _said: set[str] = set()
 
 def _say_once(docstore: BaseDocumentStore, what: str, why: Exception) -> None:
     """Log how a kind of store is read, once in a process: it holds for each of its reads."""
-    message = f"{type(docstore).__name__}: {what}, since {why or type(why).__name__}"
+    message = f"{type(docstore).__name__}: {what}, since {str(why) or type(why).__name__}"
     if message not in _said:
         _said.add(message)
         logger.warning("%s", message)

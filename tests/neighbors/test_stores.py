@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import pytest
 import redis
+from conftest import Postprocess
+from llama_index.core.schema import BaseNode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.storage.docstore.duckdb import DuckDBDocumentStore
 from llama_index.storage.docstore.postgres import PostgresDocumentStore
 from llama_index.storage.docstore.redis import RedisDocumentStore
 
-from llama_index_ext_ctxaug.testing import DocstoreConformance, ObservedDocstore
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance
+from llama_index_ext_ctxaug.testing import DocstoreConformance, ObservedDocstore, hits, linked_document
 
 
 class TestSimpleDocumentStore(DocstoreConformance):
@@ -83,3 +87,33 @@ class TestSlowSingleReads(DocstoreConformance):
     def make_docstore(self) -> Callable[[], ObservedDocstore]:
         """An empty one."""
         return lambda: ObservedDocstore(SimpleDocumentStore(), single_reads=True, latency=0.001)
+
+
+def _not_there(self: object, *args: object, **kwargs: object) -> object:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 5])
+@pytest.mark.parametrize("bare", [False, True], ids=["with links", "bare"])
+def test_a_store_that_reads_single_nodes_only(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture, num_nodes: int, bare: bool
+) -> None:
+    """A docstore whose other methods raise NotImplementedError gives neighbors, to a document's ends too."""
+    chain = linked_document(4)
+    nodes = {node.node_id: node for node in chain}
+    methods = dict.fromkeys(BaseDocumentStore.__abstractmethods__, _not_there)
+    methods["get_document"] = lambda self, doc_id, raise_error=True: nodes.get(doc_id)
+    docstore = type("SingleReads", (BaseDocumentStore,), methods)()
+    found = [TextNode(id_=node.node_id, text=node.text) for node in chain] if bare else chain
+    for options in ({}, {"output": "passages"}, {"document_key": "file_path"}):
+        augmenter = PrevNextNodePostprocessor(docstore=docstore, mode="both", num_nodes=num_nodes, **options)
+        result = postprocess(augmenter, hits(found, [0, 3]))
+        held = [id_ for hit in result for id_ in _held(hit.node)]
+        assert sorted(held) == sorted(nodes)
+    assert not any(message.endswith("since ") for message in caplog.messages)
+
+
+def _held(node: BaseNode) -> list[str]:
+    provenance = read_provenance(node)
+    pieces = provenance.pieces if provenance else ()
+    return [piece.node_id for piece in pieces] or [node.node_id]
