@@ -59,6 +59,10 @@ class PageOrder:
         value = node.metadata.get(self.document_key)
         return None if value is None else str(value)
 
+    def page(self, node: BaseNode) -> PageKey:
+        """Where the page of a node stands among the pages of its file; equal for pages without a label."""
+        return page_key(node.metadata.get(self.page_key, ""))
+
     def across(self, node: BaseNode, step: int, source: str | None) -> Task[str | None]:
         """The chunk at the near edge of the neighboring page; None where the file ends.
 

@@ -33,6 +33,8 @@ class TextChunk:
             unknown, so that offsets of different frames cannot be compared.
         follows: whether links say that it directly follows the chunk before; False means that text
             may be missing in between.
+        document: id of the source document, which pages that count as one have each their own; chunks
+            of different ones share no text, whatever they look like. None if unknown.
     """
 
     text: str
@@ -41,6 +43,7 @@ class TextChunk:
     frame: str | None = None
     shift: int | None = 0
     follows: bool = True
+    document: str | None = None
 
     @property
     def offsets_fit(self) -> bool:
@@ -172,10 +175,12 @@ class _Joiner:
             self._restart(chunk, holds)
         elif not (holds and self._by_offsets(chunk)):
             self.exact = False
-            if chunk.follows:
-                self._by_text(chunk)
-            else:
+            if not chunk.follows:
                 self._append(self.hole_separator, chunk)
+            elif self._of_other_document(chunk):
+                self._append(self.chunk_separator, chunk)
+            else:
+                self._by_text(chunk)
             self._restart(chunk, holds)
         self.last = chunk
 
@@ -241,9 +246,15 @@ class _Joiner:
             return None
         if self.placed.frame == chunk.frame:
             return self.cursor
+        if self._of_other_document(chunk):
+            return None
         if self.placed.shift is None or chunk.shift is None:
             return None
         return self.cursor + self.placed.shift - chunk.shift
+
+    def _of_other_document(self, chunk: TextChunk) -> bool:
+        last = self.last.document if self.last else None
+        return None not in (last, chunk.document) and last != chunk.document
 
     def _move(self, chunk: TextChunk, cursor: int) -> None:
         self.placed, self.cursor, self.unconfirmed = chunk, cursor, False

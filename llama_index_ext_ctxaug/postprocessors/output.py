@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from llama_index.core.bridge.pydantic import BaseModel, Field
@@ -170,12 +170,22 @@ class Writer:
         for number, passage in enumerate(passages):
             document = self.growth.links.document(passage.chunks[0].node)
             groups.setdefault(number if document is None else document, []).append(passage)
-        for group in groups.values():
-            places = [self._place(passage) for passage in group]
-            if len({kind for kind, _ in places}) == 1:
-                in_order = sorted(range(len(group)), key=lambda number: places[number])
-                group[:] = [group[number] for number in in_order]
-        return list(groups.values())
+        return [self._in_order(group) for group in groups.values()]
+
+    def _in_order(self, group: Sequence[Passage]) -> list[Passage]:
+        """The runs of one document in reading order, page by page; by rank where it cannot be told."""
+        links, pages = self.growth.links, self.growth.links.pages
+        sources: dict[str | None, list[Passage]] = {}
+        for passage in group:
+            sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
+        for runs in sources.values():
+            places = {id(run): self._place(run) for run in runs}
+            if len({kind for kind, _ in places.values()}) == 1:
+                runs.sort(key=lambda run: places[id(run)])
+        in_order = list(sources.values())
+        if pages is not None:
+            in_order.sort(key=lambda runs: pages.page(runs[0].chunks[0].node))
+        return [run for runs in in_order for run in runs]
 
     def _place(self, passage: Passage) -> tuple[str, int]:
         """Where a run begins in its document: by offset, else by the docstore's list, else unknown."""
@@ -223,8 +233,8 @@ class Writer:
             start, end = _offsets(copy)
         source, parent = links.source(node), links.parent(node)
         if parent is None or parent == source:
-            return TextChunk(text, start, end, frame=source)
-        return TextChunk(text, start, end, frame=parent, shift=self._shift(parent))
+            return TextChunk(text, start, end, frame=source, document=source)
+        return TextChunk(text, start, end, frame=parent, shift=self._shift(parent), document=source)
 
     def _shift(self, parent_id: str) -> int | None:
         """Where a parent begins in the source document; None where that cannot be told without reading."""
@@ -280,7 +290,7 @@ class Writer:
 
 
 def _apart(text: TextChunk) -> TextChunk:
-    return TextChunk(text.text, text.start, text.end, text.frame, text.shift, follows=False)
+    return replace(text, follows=False)
 
 
 def _offsets(node: Any) -> tuple[int | None, int | None]:

@@ -270,3 +270,57 @@ def test_a_hit_that_lost_its_links_still_names_its_source(postprocess: Postproce
     assert passage.node.text == "".join(TEXTS[1:4])
     assert passage.node.relationships[NodeRelationship.SOURCE] == RelatedNodeInfo(node_id="doc")
     assert passage.node.start_char_idx == len(TEXTS[0])
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize(
+    "pages",
+    [
+        ["This page is left blank.", "This page is left blank.", "The end of it."],
+        ["Chapter one. Confidential.", "Confidential. Chapter two.", "Chapter three."],
+    ],
+)
+def test_pages_share_no_text(postprocess: Postprocess, pages: list[str], offsets: bool):
+    """Pages are documents of their own: equal pages, headers and footers all stay, each once."""
+    documents = [
+        linked_document(
+            [text],
+            source_id=f"page {number}",
+            offsets=offsets,
+            metadata={"file_path": "a.pdf", "page_label": str(number)},
+        )
+        for number, text in enumerate(pages)
+    ]
+    augmenter = passages_of(
+        docstore_of(*documents), num_nodes=2, document_key="file_path", chunk_separator="\n"
+    )
+    (passage,) = postprocess(augmenter, hits(documents[1], [0]))
+    assert texts([passage]) == ["\n".join(pages)]
+    provenance = read_provenance(passage.node)
+    assert [passage.node.text[piece.start : piece.end] for piece in provenance.pieces] == pages
+    assert not provenance.exact
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("order", [[2, 0, 1], [1, 2, 0]])
+def test_runs_of_a_file_stand_page_by_page(postprocess: Postprocess, order: list[int], offsets: bool):
+    """With one passage for a file, pages stand in the order of their labels, and runs of a page in it."""
+    labels = ["ii", "2", "10"]
+    documents = [
+        linked_document(
+            8, source_id=label, offsets=offsets, metadata={"file_path": "a.pdf", "page_label": label}
+        )
+        for label in labels
+    ]
+    augmenter = passages_of(
+        docstore_of(*documents), num_nodes=0, document_key="file_path", passage_scope="document"
+    )
+    found = [hit for page in order for hit in hits(documents[page], [6 - 2 * page, 2])]
+    (passage,) = postprocess(augmenter, found)
+    pieces = read_provenance(passage.node).pieces
+    in_order = [piece.node_id for piece in pieces]
+    if offsets:
+        places = [(page, place) for page in range(3) for place in sorted({6 - 2 * page, 2})]
+        assert in_order == [documents[page][place].node_id for page, place in places]
+    else:
+        assert [id_.split("-")[0] for id_ in in_order] == ["ii", "ii", "2", "2", "10"]
