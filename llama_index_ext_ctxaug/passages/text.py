@@ -16,7 +16,7 @@ MAX_STRIPPED = 100
 HOLE_SEPARATOR = "\n\n[...]\n\n"
 """What stands where text of the document is missing."""
 
-_TABLE_HEADER = re.compile(r"[^\n]*\|[^\n]*\n[ \t]*\|?[ \t]*:?-+[-:| \t]*\n")
+_TABLE_RULE = re.compile(r"\|?[ \t]*:?-[-:| \t]*")
 _NO_SPACES = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
@@ -366,8 +366,12 @@ def _source(chunk: TextChunk) -> int | None:
 
 
 def _header(text: str) -> str:
-    match = _TABLE_HEADER.match(text)
-    return match.group() if match else ""
+    """A Markdown table's first line and the rule below it; "" where the text does not begin with a table."""
+    titles, _, below = text.partition("\n")
+    rule, end, _ = below.partition("\n")
+    if not end or "|" not in titles or not _TABLE_RULE.fullmatch(rule.lstrip(" \t")):
+        return ""
+    return f"{titles}\n{rule}\n"
 
 
 def _likely_white_space(size: int, around: str) -> str:

@@ -220,3 +220,24 @@ def test_texts_made_to_mislead_the_search_take_linear_time(letters: str):
     began = time.perf_counter()
     assert common_length(letters * size + "x", letters * size + "y") == 0
     assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["|" * 20_000 + "\n" + "-" * 20_000 + "x\n", "|" * 40_000, "a|\n" + "--|" * 15_000 + "x\n"],
+    ids=["pipes over dashes", "pipes", "a rule without end"],
+)
+def test_what_is_almost_a_table_takes_linear_time(text: str):
+    """Lines of a table's signs that make no table are seen through in well under a second."""
+    began = time.perf_counter()
+    assert join_texts(["no table", text]).text == "no table" + text
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("rule", ["| --- | --- |", "---|---", " |:-:| --:|", "-|-"])
+def test_rules_of_tables(rule: str):
+    """All ways to write the rule below a table's titles are known."""
+    header = f"name | size\n{rule}\n"
+    rows = [f"row {number} | {number * 7}\n" for number in range(6)]
+    joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[2:])])
+    assert joined.text == header + "".join(rows)
