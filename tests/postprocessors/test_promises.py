@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeRelationship, NodeWithScore
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
@@ -17,9 +17,6 @@ from llama_index_ext_ctxaug import MissingNodeError, PrevNextNodePostprocessor, 
 from llama_index_ext_ctxaug.passages.passage import Passage
 from llama_index_ext_ctxaug.passages.scores import score_key
 from llama_index_ext_ctxaug.postprocessors.output import Writer
-
-settings.register_profile("here", max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-settings.load_profile("here")
 
 REACH = st.fixed_dictionaries({"num_previous": st.integers(0, 5), "num_next": st.integers(0, 5)})
 
