@@ -111,6 +111,16 @@ def test_the_better_of_two_copies(postprocess: Any, scores: tuple[float, float],
     assert [hit.score for hit in result] == [best]
 
 
+def test_of_equal_copies_the_first_goes_out(postprocess: Any) -> None:
+    """C-5: of a node that was retrieved twice with one score, the object that came first goes out."""
+    nodes = linked_document(1)
+    for score in (0.5, None, float("nan")):
+        retrieved = hits(nodes, [0, 0], [score, score])
+        result = postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), retrieved)
+        assert len(result) == 1
+        assert result[0] is retrieved[0]
+
+
 def test_none_ranks_last(postprocess: Any) -> None:
     """D-4: a copy without a score does not displace one with a negative score."""
     nodes = linked_document(1)
