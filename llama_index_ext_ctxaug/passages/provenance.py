@@ -13,7 +13,7 @@ from llama_index_ext_ctxaug.passages.passage import Role, StopReason
 PROVENANCE_KEY = "context_augmentation"
 """The metadata key; it is excluded from the text for the LLM and for embedding."""
 
-_ROLES = ("neighbor", "parent", "passage", "window")
+_ROLES = ("hit", "neighbor", "parent", "passage", "window")
 
 
 @dataclass(frozen=True, slots=True)
