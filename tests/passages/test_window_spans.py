@@ -71,7 +71,7 @@ def test_no_emoji_accent_word_or_number_is_cut(count: Callable[[str], int], text
     clusters = {span.start for span in cluster_spans(text, Span(0, len(text)))} | {len(text)}
     inside = {
         place
-        for match in re.finditer(r"\d+(?:[.,]\d+)*|[A-Za-z]+", text)
+        for match in re.finditer(r"[^\W\u3040-\uffff]+(?:[.,'’:/-][^\W\u3040-\uffff]+)*", text)
         if count(match[0]) < window
         for place in range(match.start() + 1, match.end())
     }
