@@ -192,7 +192,7 @@ def test_the_retriever_s_results(index: VectorStoreIndex, threshold: float) -> N
             scores = {hit.node.node_id: hit.score for hit in theirs}
             assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs])
             assert {hit.node.node_id: hit.score for hit in ours} == pytest.approx(scores)
-    assert len(QUERIES) == 20
+    assert len(QUERIES) >= 20  # Python's versions differ in their topics
     assert equal >= 15
     assert merged >= 15
 

@@ -89,7 +89,11 @@ def test_slice_of_the_document(splitter: type, overlap: int) -> None:
     st.sampled_from([0, 10]),
 )
 def test_exact_with_the_document(parts: list[tuple[str, str]], size: int, overlap: int) -> None:
-    """With the document's text at hand, a window is its slice whatever white space was stripped."""
+    """With the document's text at hand, a window is its slice whatever white space was stripped.
+
+    Without it the window has the same words, unless sentences repeat: then a short text that two chunks
+    share, and one that stands twice, look the same.
+    """
     text = "".join(sentence + space for sentence, space in parts)
     document = Document(text=text, id_="doc")
     nodes = SentenceSplitter(chunk_size=30, chunk_overlap=overlap)([document])
@@ -97,7 +101,8 @@ def test_exact_with_the_document(parts: list[tuple[str, str]], size: int, overla
     guessed = WindowExtractor(window_size=size)(nodes)
     for node, same in zip(out, guessed, strict=True):
         assert node.metadata["window"] in text
-        assert "".join(same.metadata["window"].split()) == "".join(node.metadata["window"].split())
+        if len({sentence for sentence, _ in parts}) == len(parts):
+            assert "".join(same.metadata["window"].split()) == "".join(node.metadata["window"].split())
 
 
 def test_hierarchy() -> None:
