@@ -1,0 +1,72 @@
+"""Which augmenter helps on my data: questions, metrics, comparison, choice, report."""
+
+from llama_index_ext_ctxaug.evaluation.choice import Choice, Interval, choose, filter_by_threshold, mark
+from llama_index_ext_ctxaug.evaluation.compare import acompare, compare
+from llama_index_ext_ctxaug.evaluation.context_map import ContextMap, explain
+from llama_index_ext_ctxaug.evaluation.metrics import (
+    AnswerFound,
+    EvidencePrecision,
+    EvidenceRecall,
+    EvidenceWhole,
+    FunctionMetric,
+    JudgeMetric,
+    LLMCalls,
+    Metric,
+    Outcome,
+    Reads,
+    Repeated,
+    RetrievalF1,
+    RetrievalMAP,
+    RetrievalMRR,
+    RetrievalNDCG,
+    RetrievalPrecision,
+    RetrievalRecall,
+    Seconds,
+    Tokens,
+    default_metrics,
+    judges,
+)
+from llama_index_ext_ctxaug.evaluation.questions import Evidence, Question, check_questions, load_questions
+from llama_index_ext_ctxaug.evaluation.report import Report
+from llama_index_ext_ctxaug.evaluation.rows import Row
+from llama_index_ext_ctxaug.evaluation.systems import BASELINE
+
+__all__ = [
+    "BASELINE",
+    "AnswerFound",
+    "Choice",
+    "ContextMap",
+    "Evidence",
+    "EvidencePrecision",
+    "EvidenceRecall",
+    "EvidenceWhole",
+    "FunctionMetric",
+    "Interval",
+    "JudgeMetric",
+    "LLMCalls",
+    "Metric",
+    "Outcome",
+    "Question",
+    "Reads",
+    "Repeated",
+    "Report",
+    "RetrievalF1",
+    "RetrievalMAP",
+    "RetrievalMRR",
+    "RetrievalNDCG",
+    "RetrievalPrecision",
+    "RetrievalRecall",
+    "Row",
+    "Seconds",
+    "Tokens",
+    "acompare",
+    "check_questions",
+    "choose",
+    "compare",
+    "default_metrics",
+    "explain",
+    "filter_by_threshold",
+    "judges",
+    "load_questions",
+    "mark",
+]

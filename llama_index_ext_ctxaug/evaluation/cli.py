@@ -1,0 +1,179 @@
+"""The subcommands of `ctxaug`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from llama_index_ext_ctxaug import ConfigurationError, __version__
+from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
+from llama_index_ext_ctxaug.evaluation.compare import compare
+from llama_index_ext_ctxaug.evaluation.context_map import ContextMap
+from llama_index_ext_ctxaug.evaluation.corpus import Corpus, make_retriever, read_corpus
+from llama_index_ext_ctxaug.evaluation.questions import check_questions, load_questions
+from llama_index_ext_ctxaug.evaluation.report import Report
+from llama_index_ext_ctxaug.evaluation.safe import for_terminal
+from llama_index_ext_ctxaug.evaluation.settings import (
+    AUGMENTERS,
+    DEFAULTS,
+    Settings,
+    named_augmenters,
+    read_settings,
+)
+
+_TOP_K = 5
+_POOL = 4
+"""Times as many hits are retrieved as augmenters get, so that the pass-through can fill a budget."""
+
+_docs = click.option(
+    "--docs", required=True, type=click.Path(path_type=Path), help="Folder of .txt, .md and .rst files."
+)
+_model = click.option(
+    "--model", type=click.Path(path_type=Path), help="Path of a sentence-transformers model; without, BM25."
+)
+_augmenters = click.option(
+    "--augmenter", "augmenters", multiple=True, help="Name of an augmenter; see `ctxaug augmenters`."
+)
+_top_k = click.option("--top-k", type=click.IntRange(min=1), help=f"Hits for each question ({_TOP_K}).")
+_chunk_size = click.option(
+    "--chunk-size", type=click.IntRange(min=1), default=256, show_default=True, help="Tokens of a chunk."
+)
+_overlap = click.option(
+    "--chunk-overlap", type=click.IntRange(min=0), default=20, show_default=True, help="Tokens shared."
+)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """A mistake in what the user gave is one sentence and exit code 2, not a traceback."""
+    try:
+        yield
+    except ConfigurationError as error:
+        wrong = click.ClickException(for_terminal(str(error), 1000))
+        wrong.exit_code = 2
+        raise wrong from error
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def ctxaug() -> None:
+    """Which context augmenter helps on my data?"""
+
+
+@ctxaug.command("augmenters")
+def list_augmenters() -> None:
+    """List the names that --augmenter takes."""
+    for name in AUGMENTERS:
+        click.echo(f"{name}{'  (compared by default)' if name in DEFAULTS else ''}")
+
+
+@ctxaug.command("compare")
+@_docs
+@click.option(
+    "--questions", required=True, type=click.Path(path_type=Path), help="A .jsonl, .csv or .parquet file."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="A YAML file in AutoRAG's shape.")
+@_augmenters
+@click.option(
+    "--budget", "budgets", multiple=True, type=click.IntRange(min=1), help="Compare within these tokens too."
+)
+@_top_k
+@_model
+@_chunk_size
+@_overlap
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for the report.")
+def compare_command(
+    *,
+    docs: Path,
+    questions: Path,
+    config: Path | None,
+    augmenters: tuple[str, ...],
+    budgets: tuple[int, ...],
+    top_k: int | None,
+    model: Path | None,
+    chunk_size: int,
+    chunk_overlap: int,
+    out: Path,
+) -> None:
+    """Measure augmenters on your own texts and questions.
+
+    A run that is interrupted goes on where it ended when it is started again with the same options. The exit
+    code is 0 where a report was written, 2 where something that was given cannot be used, and 1 where every
+    question failed.
+    """
+    with _plain_errors():
+        settings = read_settings(config) if config else Settings()
+        made = {**settings.augmenters, **named_augmenters(augmenters)}
+        if not made:
+            made = named_augmenters(DEFAULTS)
+        corpus = read_corpus(docs, chunk_size, chunk_overlap)
+        problems = [*settings.notes, *corpus.problems]
+        asked = load_questions(questions, documents=corpus.texts, problems=problems)
+        node_ids = {node.node_id for node in corpus.nodes}
+        problems += check_questions(asked, documents=corpus.texts, node_ids=node_ids)
+        for problem in problems:
+            click.echo(f"note: {for_terminal(problem, 300)}", err=True)
+        hits = top_k or settings.top_k or _TOP_K
+        report = compare(
+            make_retriever(corpus, hits * _POOL if budgets else hits, model),
+            {name: make(corpus.docstore) for name, make in made.items()},
+            asked,
+            budgets=budgets,
+            top_k=hits,
+            show_progress=True,
+            save_to=out / "rows.jsonl",
+            problems=problems,
+        )
+        _finish(report, settings, out)
+
+
+def _finish(report: Report, settings: Settings, out: Path) -> None:
+    if all(row.errors and not row.blocks for row in report.rows if row.budget is None):
+        click.echo(str(report))
+        raise click.exceptions.Exit(1)
+    for budget in reversed(report.budgets):  # the last choice, without a limit, is the report's
+        choice = report.choose(settings.metrics, budget=budget, **settings.choice)
+        if budget is not None:
+            click.echo(f"Within {budget} tokens: {choice.winner}.")
+    page = report.save(out)
+    click.echo(f"\n{report}\n\nThe report: {page}")
+
+
+@ctxaug.command("show")
+@click.argument("question")
+@_docs
+@_augmenters
+@_top_k
+@_model
+@_chunk_size
+@_overlap
+@click.option("--out", type=click.Path(path_type=Path), help="Write the context map to this HTML file.")
+def show_command(
+    *,
+    question: str,
+    docs: Path,
+    augmenters: tuple[str, ...],
+    top_k: int | None,
+    model: Path | None,
+    chunk_size: int,
+    chunk_overlap: int,
+    out: Path | None,
+) -> None:
+    """Show what goes to the model for one QUESTION, without augmentation and with it."""
+    with _plain_errors():
+        made = named_augmenters(augmenters or DEFAULTS[:2])
+        corpus: Corpus = read_corpus(docs, chunk_size, chunk_overlap)
+        hits = make_retriever(corpus, top_k or _TOP_K, model).retrieve(question)
+        systems = {"retrieved": blocks_of(hits)}
+        for name, make in made.items():
+            nodes = hits
+            for postprocessor in make(corpus.docstore):
+                nodes = postprocessor.postprocess_nodes(nodes, query_str=question)
+            systems[name] = blocks_of(nodes)
+        context = ContextMap(systems)
+        click.echo(str(context))
+        if out:
+            click.echo(f"\nThe context map: {context.save(out)}")

@@ -1,0 +1,286 @@
+"""Several augmenters on the same hits for the same questions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.utils import get_tokenizer, get_tqdm_iterable
+
+from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
+from llama_index_ext_ctxaug.evaluation.metrics import Metric, Outcome, check_metrics, default_metrics
+from llama_index_ext_ctxaug.evaluation.observing import Counter
+from llama_index_ext_ctxaug.evaluation.questions import Question
+from llama_index_ext_ctxaug.evaluation.report import Report
+from llama_index_ext_ctxaug.evaluation.rows import Journal, Row
+from llama_index_ext_ctxaug.evaluation.systems import BASELINE, Augmenters, System, fingerprint, make_systems
+
+logger = logging.getLogger(__name__)
+
+
+def compare(
+    retriever: BaseRetriever,
+    augmenters: Augmenters,
+    questions: Sequence[Question],
+    **options: Any,
+) -> Report:
+    """Run every augmenter on the same hits and measure what each sends to the model.
+
+    The same as `acompare`, which names the options, from code that is not async.
+    """
+    report: Report = asyncio_run(acompare(retriever, augmenters, questions, **options))
+    return report
+
+
+async def acompare(
+    retriever: BaseRetriever,
+    augmenters: Augmenters,
+    questions: Sequence[Question],
+    *,
+    metrics: Sequence[Metric | Callable[[Outcome], float | None]] | None = None,
+    budgets: Sequence[int] = (),
+    top_k: int | None = None,
+    llm: LLM | None = None,
+    max_concurrency: int = 1,
+    show_progress: bool = False,
+    save_to: str | Path | None = None,
+    problems: Sequence[str] = (),
+) -> Report:
+    """Run every augmenter on the same hits and measure what each sends to the model.
+
+    Retrieval runs once a question. The system "pass-through", which adds nothing, is always there. At each
+    number of tokens in `budgets` every system runs once more, held to it, so that more text is not taken
+    for better text; there the pass-through may fill its tokens with all hits of the retriever.
+
+    Args:
+        retriever: finds the hits.
+        augmenters: a postprocessor, or a list of them, by name.
+        questions: what is asked, with what a good context holds.
+        metrics: metrics, or functions of an `Outcome`; None for `default_metrics`.
+        budgets: numbers of tokens.
+        top_k: hits that the systems get, of those that the retriever returns; None for all.
+        llm: answers and judges, where given (Faithfulness and Relevancy).
+        max_concurrency: questions at a time. Seconds are those of one question alone only at 1.
+        show_progress: show LlamaIndex's progress bar.
+        save_to: a file that keeps the rows, so that an interrupted run goes on where it ended.
+        problems: sentences on the questions, for the report.
+
+    Raises:
+        ConfigurationError: no questions, or an argument that cannot work. What fails at a question, a
+            system or a metric is a record in the report instead.
+    """
+    if not questions:
+        raise ConfigurationError("questions: there are none; load_questions(path) reads them from a file")
+    if len({question.id for question in questions}) < len(questions):
+        raise ConfigurationError("questions: their ids must differ")
+    for name, value in (("max_concurrency", max_concurrency), ("top_k", top_k or 1), *_named(budgets)):
+        if value < 1:
+            raise ConfigurationError(f"{name} must be at least 1, is {value!r}")
+    systems = make_systems(augmenters)
+    measured = default_metrics(questions, llm) if metrics is None else check_metrics(metrics)
+    with ExitStack() as stack:
+        counter = stack.enter_context(Counter.listening())
+        bench = Bench(retriever, systems, measured, sorted(set(budgets)), top_k, counter)
+        await bench.warm_up()
+        journal = stack.enter_context(Journal(save_to, bench.fingerprint)) if save_to else None
+        rows = await _run_all(bench, questions, journal, max_concurrency, show_progress)
+    return Report(rows, systems, measured, [*problems, *_failures(rows)])
+
+
+def _named(budgets: Sequence[int]) -> list[tuple[str, int]]:
+    return [("budgets", budget) for budget in budgets]
+
+
+def _failures(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"question {row.question_id!r}, {row.system}"
+        + (f" within {row.budget} tokens" if row.budget else "")
+        + f": {error}"
+        for row in rows
+        for error in row.errors
+    ]
+
+
+async def _run_all(
+    bench: Bench,
+    questions: Sequence[Question],
+    journal: Journal | None,
+    max_concurrency: int,
+    show_progress: bool,
+) -> list[Row]:
+    """Rows of all questions, in an order that does not depend on how fast they were done."""
+    kept = _whole(journal.rows, questions, bench.size) if journal else {}
+    semaphore = asyncio.Semaphore(max_concurrency)
+
+    async def run(question: Question) -> list[Row]:
+        async with semaphore:
+            rows = await bench.run(question)
+            if journal:
+                await asyncio.to_thread(journal.append, rows)
+            return rows
+
+    tasks = [asyncio.create_task(run(question)) for question in questions if question.id not in kept]
+    done = dict(kept)
+    try:
+        for finished in get_tqdm_iterable(
+            asyncio.as_completed(tasks), show_progress, "Comparing augmenters", total=len(tasks)
+        ):
+            rows = await finished
+            done[rows[0].question_id] = rows
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [row for id_ in sorted(done) for row in done[id_]]
+
+
+def _whole(rows: Sequence[Row], questions: Sequence[Question], size: int) -> dict[str, list[Row]]:
+    """Rows of the questions that are done: each system measured, nothing failed, the same text."""
+    texts = {question.id: question.text for question in questions}
+    found: dict[str, dict[tuple[str, int | None], Row]] = {}
+    for row in rows:
+        if texts.get(row.question_id) == row.question:
+            found.setdefault(row.question_id, {})[row.system, row.budget] = row
+    return {
+        id_: list(group.values())
+        for id_, group in found.items()
+        if len(group) == size and not any(row.errors for row in group.values())
+    }
+
+
+@dataclass
+class Bench:
+    """All that a question is run on.
+
+    Attributes:
+        retriever: finds the hits.
+        systems: the baseline first.
+        metrics: what is measured.
+        budgets: numbers of tokens.
+        top_k: hits that the systems get; None for all.
+        counter: counts reads and LLM calls.
+    """
+
+    retriever: BaseRetriever
+    systems: Sequence[System]
+    metrics: Sequence[Metric]
+    budgets: Sequence[int]
+    top_k: int | None
+    counter: Counter
+
+    def __post_init__(self) -> None:
+        runs = [(system, budget) for budget in (None, *self.budgets) for system in self.systems]
+        self._runs = [(system, budget, system.within(budget)) for system, budget in runs]
+        names = [metric.name for metric in self.metrics]
+        self.fingerprint = fingerprint(
+            self.systems, metrics=names, budgets=list(self.budgets), top_k=self.top_k
+        )
+
+    @property
+    def size(self) -> int:
+        """Rows of a question."""
+        return len(self._runs)
+
+    async def warm_up(self) -> None:
+        """Load the tokenizer, so that its time is not that of the first system."""
+        self._tokenizer = await asyncio.to_thread(get_tokenizer)
+
+    async def run(self, question: Question) -> list[Row]:
+        """Measure all systems on one question."""
+        try:
+            pool = await self.retriever.aretrieve(QueryBundle(question.text))
+        except Exception as error:  # a failing question is a record, the others go on
+            failed = f"retrieval failed: {error!r}"
+            return [self._row(question, system, budget, {}, [failed]) for system, budget, _ in self._runs]
+        hits = pool if self.top_k is None else pool[: self.top_k]
+        rows = []
+        for system, budget, postprocessors in self._runs:
+            given = pool if budget is not None and system.name == BASELINE else hits
+            rows.append(
+                await self._run_system(
+                    question, system=system, budget=budget, postprocessors=postprocessors, hits=given
+                )
+            )
+        return rows
+
+    async def _run_system(
+        self,
+        question: Question,
+        *,
+        system: System,
+        budget: int | None,
+        postprocessors: Sequence[BaseNodePostprocessor],
+        hits: Sequence[NodeWithScore],
+    ) -> Row:
+        nodes, query = list(hits), QueryBundle(question.text)
+        with self.counter.count() as tally:
+            start = time.perf_counter()
+            try:
+                for postprocessor in postprocessors:
+                    nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
+            except Exception as error:
+                logger.warning("%s failed at question %r: %r", system.name, question.id, error)
+                return self._row(question, system, budget, {}, [f"failed: {error!r}"])
+            seconds = time.perf_counter() - start
+        outcome = Outcome(
+            question,
+            hits,
+            nodes,
+            tokens=self._count(nodes),
+            seconds=seconds,
+            reads=tally.reads if system.postprocessors else 0,
+            llm_calls=tally.llm_calls,
+        )
+        scores, errors = await self._measure(outcome)
+        return self._row(question, system, budget, scores, errors, nodes=() if budget else nodes)
+
+    async def _measure(self, outcome: Outcome) -> tuple[dict[str, float | None], list[str]]:
+        scores: dict[str, float | None] = {}
+        errors = []
+        for metric in self.metrics:
+            scores[metric.name] = None
+            try:
+                value = await metric.ascore(outcome)
+                number = None if value is None else float(value)
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                errors.append(f"metric {metric.name!r} failed: {error!r}")
+                continue
+            if number is not None and not math.isfinite(number):
+                errors.append(f"metric {metric.name!r} gave {number!r}, which is left out of the mean")
+                continue
+            scores[metric.name] = number
+        return scores, errors
+
+    def _count(self, nodes: Sequence[NodeWithScore]) -> int:
+        text = "\n\n".join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes)
+        return len(self._tokenizer(text))
+
+    def _row(
+        self,
+        question: Question,
+        system: System,
+        budget: int | None,
+        scores: dict[str, float | None],
+        errors: Sequence[str],
+        *,
+        nodes: Sequence[NodeWithScore] = (),
+    ) -> Row:
+        full = {metric.name: scores.get(metric.name) for metric in self.metrics}
+        return Row(
+            question.id, question.text, system.name, budget, full, tuple(errors), tuple(blocks_of(nodes))
+        )

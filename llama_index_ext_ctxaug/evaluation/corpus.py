@@ -1,0 +1,137 @@
+"""A folder of texts as chunks, docstore and retriever, for trying augmenters before any code is written."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llama_index.core import Document
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+
+from llama_index_ext_ctxaug import ConfigurationError
+
+TEXT_FILES = frozenset({".txt", ".md", ".rst"})
+
+
+@dataclass
+class Corpus:
+    """The texts of a folder.
+
+    Attributes:
+        documents: the texts; a document's id is its path in the folder.
+        nodes: their chunks.
+        docstore: both.
+        problems: a sentence for each file that cannot be read.
+    """
+
+    documents: list[Document]
+    nodes: list[BaseNode]
+    docstore: SimpleDocumentStore
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Text by document name: path in the folder, and file name with and without its ending."""
+        result: dict[str, str] = {}
+        for document in self.documents:
+            path = Path(document.id_)
+            for name in (document.id_, path.name, path.stem):
+                result.setdefault(name, document.text)
+        return result
+
+
+def read_corpus(folder: str | Path, chunk_size: int = 256, chunk_overlap: int = 20) -> Corpus:
+    """Read the .txt, .md and .rst files of a folder and its subfolders, and cut them into chunks.
+
+    Args:
+        folder: the folder.
+        chunk_size: most tokens of a chunk.
+        chunk_overlap: tokens that neighboring chunks share.
+
+    Raises:
+        ConfigurationError: no folder, no text in it, or sizes that cannot work.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigurationError(f"{str(folder)!r} is not a folder; give one with .txt, .md or .rst files")
+    documents, problems = [], []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in TEXT_FILES and path.is_file():
+            try:
+                text = path.read_bytes().decode("utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{str(path)!r} cannot be read as UTF-8 and is left out: {error}")
+                continue
+            if text.strip():
+                documents.append(_document(text, path.relative_to(folder)))
+    if not documents:
+        more = f" {len(problems)} files cannot be read; the first: {problems[0]}" if problems else ""
+        raise ConfigurationError(f"no text in {str(folder)!r}; it needs .txt, .md or .rst files.{more}")
+    try:
+        splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=chunk_overlap)
+        nodes = splitter.get_nodes_from_documents(documents)
+    except ValueError as error:
+        raise ConfigurationError(f"chunks of {chunk_size} tokens: {error}") from error
+    docstore = SimpleDocumentStore()
+    docstore.add_documents([*documents, *nodes])
+    return Corpus(documents, nodes, docstore, problems)
+
+
+def _document(text: str, path: Path) -> Document:
+    """A document whose name goes along but is not part of the text."""
+    metadata = {"file_path": path.as_posix(), "file_name": path.name, "doc_id": path.stem}
+    keys = list(metadata)
+    return Document(
+        id_=path.as_posix(),
+        text=text,
+        metadata=metadata,
+        excluded_llm_metadata_keys=keys,
+        excluded_embed_metadata_keys=keys,
+    )
+
+
+def make_retriever(corpus: Corpus, top_k: int, model: str | Path | None = None) -> BaseRetriever:
+    """BM25 over the chunks, or the nearest by an embedding model.
+
+    Args:
+        corpus: the texts.
+        top_k: hits to retrieve.
+        model: path of a sentence-transformers model; None for BM25.
+
+    Raises:
+        ConfigurationError: what is needed is not installed, or no model is there.
+    """
+    top_k = min(top_k, len(corpus.nodes))
+    return _bm25(corpus, top_k) if model is None else _nearest(corpus, top_k, Path(model))
+
+
+def _bm25(corpus: Corpus, top_k: int) -> BaseRetriever:
+    try:
+        from llama_index.retrievers.bm25 import BM25Retriever
+    except ImportError as error:
+        raise ConfigurationError(
+            "BM25 needs its retriever: pip install 'llama-index-ext-ctxaug[cli]'"
+        ) from error
+    logging.getLogger("bm25s").setLevel(logging.WARNING)
+    retriever: BaseRetriever = BM25Retriever.from_defaults(nodes=corpus.nodes, similarity_top_k=top_k)
+    return retriever
+
+
+def _nearest(corpus: Corpus, top_k: int, model: Path) -> BaseRetriever:
+    if not model.is_dir():
+        raise ConfigurationError(f"{str(model)!r} is not the folder of a sentence-transformers model")
+    try:
+        from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+    except ImportError as error:
+        raise ConfigurationError(
+            "a model needs its reader: pip install 'llama-index-ext-ctxaug[huggingface]'"
+        ) from error
+    from llama_index.core import VectorStoreIndex
+
+    embedding: Any = HuggingFaceEmbedding(model_name=str(model))
+    return VectorStoreIndex(corpus.nodes, embed_model=embedding).as_retriever(similarity_top_k=top_k)

@@ -1,0 +1,275 @@
+"""Questions with what a good context holds for them, read from JSONL, CSV or AutoRAG's qa.parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from llama_index_ext_ctxaug import ConfigurationError
+
+_NAMES = {
+    "id": ("id", "qid", "question_id"),
+    "text": ("question", "query", "text"),
+    "expected_ids": ("expected_ids", "retrieval_gt"),
+    "evidence": ("evidence", "references"),
+    "answers": ("answers", "answer", "generation_gt"),
+    "document": ("document", "doc_id"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A piece of a document that answers a question.
+
+    Attributes:
+        text: the piece.
+        document: id, file name or path of its document; None where any document may hold it.
+        start: its first character in the document, where that is known.
+        end: its end there, exclusive.
+    """
+
+    text: str
+    document: str | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, and what tells whether a context is good for it; each of the latter may be empty.
+
+    Attributes:
+        id: its name; unique among the questions.
+        text: what is asked.
+        expected_ids: groups of node ids: one node of each group is wanted (AutoRAG's `retrieval_gt`).
+        evidence: pieces of documents that the context should hold.
+        answers: texts, any of which counts as the answer.
+        line: line of the file that it was read from.
+    """
+
+    id: str
+    text: str
+    expected_ids: tuple[tuple[str, ...], ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    answers: tuple[str, ...] = ()
+    line: int | None = field(default=None, compare=False)
+
+
+def load_questions(
+    path: str | Path,
+    *,
+    documents: Mapping[str, str] | None = None,
+    problems: list[str] | None = None,
+) -> list[Question]:
+    """Read a file of questions.
+
+    JSONL and CSV have the fields `question`, and where known `id`, `expected_ids` (node ids, or groups of
+    them), `evidence` (texts, or objects with `text` or `start` and `end`, and `document`), `answers`;
+    AutoRAG's names `qid`, `query`, `retrieval_gt` and `generation_gt` are understood too. In a CSV a field
+    with several values is a JSON list.
+
+    Args:
+        path: a file that ends in .jsonl, .csv or .parquet (which needs the extra `eval`).
+        documents: texts by document name, from which evidence given by `start` and `end` alone is cut.
+        problems: gets a sentence for each line that cannot be used, and the rest goes on; without it the
+            first of them is raised.
+
+    Raises:
+        ConfigurationError: a line cannot be used, or no question is left; the message names file and line.
+    """
+    path = Path(path)
+    questions: list[Question] = []
+    seen: dict[str, int] = {}
+    for line, record in _records(path):
+        try:
+            question = _question(record, line, documents or {})
+            _refuse_known(question.id, seen)
+        except (ConfigurationError, ValueError) as error:
+            problem = f"{path.name}, line {line}: {error}"
+            if problems is None:
+                raise ConfigurationError(problem) from error
+            problems.append(problem)
+            continue
+        seen[question.id] = line
+        questions.append(question)
+    if not questions:
+        more = f" The first problem: {problems[0]}" if problems else ""
+        raise ConfigurationError(
+            f"{str(path)!r} holds no question that can be used; it needs one a line.{more}"
+        )
+    return questions
+
+
+def check_questions(
+    questions: Iterable[Question],
+    *,
+    documents: Collection[str] | None = None,
+    node_ids: Collection[str] | None = None,
+) -> list[str]:
+    """What the questions expect that is not there, a sentence for each question concerned.
+
+    Args:
+        questions: the questions.
+        documents: names of all documents; None to leave documents unchecked.
+        node_ids: ids of all nodes; None to leave node ids unchecked.
+    """
+    problems = []
+    for question in questions:
+        place = f"line {question.line}, " if question.line else ""
+        if documents is not None:
+            absent = {e.document for e in question.evidence if e.document and e.document not in documents}
+            problems += [
+                f"{place}question {question.id!r}: its document {name!r} is not among the documents; "
+                "correct the name, or add the file"
+                for name in sorted(absent)
+            ]
+        if node_ids is not None:
+            unknown = [id_ for group in question.expected_ids for id_ in group if id_ not in node_ids]
+            if unknown:
+                problems.append(
+                    f"{place}question {question.id!r}: {len(unknown)} of its expected ids exist nowhere, "
+                    f"the first is {unknown[0]!r}; ids must be those of the nodes that the retriever returns"
+                )
+    return problems
+
+
+def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+    readers = {".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv, ".parquet": _parquet}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ConfigurationError(f"{str(path)!r}: questions are read from .jsonl, .csv and .parquet files")
+    if not path.is_file():
+        raise ConfigurationError(f"{str(path)!r} is not a file; give one that holds questions")
+    return reader(path)
+
+
+def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+    with path.open("rb") as file:
+        for line, raw in enumerate(file, 1):
+            if not raw.strip():
+                continue
+            try:
+                record = json.loads(raw.decode("utf-8-sig"))
+            except ValueError as error:
+                yield line, ConfigurationError(f"is no JSON in UTF-8 ({error})")
+                continue
+            if isinstance(record, dict):
+                yield line, record
+            else:
+                yield line, ConfigurationError('must be an object, such as {"question": "..."}')
+
+
+def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+    with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
+        reader = csv.DictReader(file)
+        before = 1
+        for row in reader:
+            yield before + 1, row
+            before = reader.line_num
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ConfigurationError(
+            "reading .parquet needs pyarrow: pip install 'llama-index-ext-ctxaug[eval]'"
+        ) from error
+    try:
+        file = parquet.ParquetFile(path)
+        line = 0
+        for batch in file.iter_batches(batch_size=256):
+            for record in batch.to_pylist():
+                line += 1
+                yield line, record
+    except OSError as error:
+        raise ConfigurationError(f"{str(path)!r} is no parquet file ({error})") from error
+
+
+def _refuse_known(id_: str, seen: Mapping[str, int]) -> None:
+    if id_ in seen:
+        raise ConfigurationError(f"the id {id_!r} is that of line {seen[id_]} too; make it another one")
+
+
+def _question(record: Mapping[str, Any] | Exception, line: int, documents: Mapping[str, str]) -> Question:
+    if isinstance(record, Exception):
+        raise record
+    values = {name: _first(record, keys) for name, keys in _NAMES.items()}
+    text = values["text"]
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigurationError(f"has no question: the field 'question' is {text!r}")
+    default = values["document"]
+    return Question(
+        id=str(line) if values["id"] is None else str(values["id"]),
+        text=text.strip(),
+        expected_ids=_groups(values["expected_ids"]),
+        evidence=tuple(_evidence(item, default, documents) for item in _items(values["evidence"])),
+        answers=tuple(str(item) for item in _items(values["answers"]) if str(item).strip()),
+        line=line,
+    )
+
+
+def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    for name in names:
+        value = record.get(name)
+        if value is not None and value != "" and not (isinstance(value, float) and math.isnan(value)):
+            return value
+    return None
+
+
+def _items(value: Any) -> list[Any]:
+    """A field's values: a list, a JSON list in a text, or one value."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        if not value.lstrip().startswith("["):
+            return [value]
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return [value]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _groups(value: Any) -> tuple[tuple[str, ...], ...]:
+    groups = []
+    for item in _items(value):
+        ids = item if isinstance(item, list | tuple) else [item]
+        group = tuple(str(id_) for id_ in ids if id_ is not None and str(id_).strip())
+        if group:
+            groups.append(group)
+    return tuple(groups)
+
+
+def _evidence(item: Any, default: str | None, documents: Mapping[str, str]) -> Evidence:
+    if isinstance(item, str):
+        return _with_text(Evidence(item, default), documents)
+    if not isinstance(item, Mapping):
+        raise ConfigurationError(f"evidence must be a text or an object with one, is {item!r}")
+    document = _first(item, _NAMES["document"]) or default
+    start, end = item.get("start"), item.get("end")
+    if not all(place is None or (isinstance(place, int) and place >= 0) for place in (start, end)):
+        raise ConfigurationError(f"evidence from {start!r} to {end!r}: these must be numbers of characters")
+    return _with_text(Evidence(str(item.get("text") or ""), document, start, end), documents)
+
+
+def _with_text(evidence: Evidence, documents: Mapping[str, str]) -> Evidence:
+    if evidence.text.strip():
+        return evidence
+    if evidence.start is None or evidence.end is None or evidence.document is None:
+        raise ConfigurationError("evidence needs a text, or a document with start and end")
+    if evidence.document not in documents:
+        raise ConfigurationError(
+            f"evidence without a text, and its document {evidence.document!r} is not among the documents"
+        )
+    text = documents[evidence.document][evidence.start : evidence.end]
+    if not text.strip():
+        raise ConfigurationError(
+            f"evidence from {evidence.start} to {evidence.end} is empty in {evidence.document!r}"
+        )
+    return replace(evidence, text=text)

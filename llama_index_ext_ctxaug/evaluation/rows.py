@@ -1,0 +1,105 @@
+"""What was measured of one system for one question, and a file that keeps it while a run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.blocks import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured of one system for one question.
+
+    Attributes:
+        question_id: the question.
+        question: its text.
+        system: the system's name.
+        budget: most tokens that it was allowed; None for no limit.
+        scores: by metric name; None where there was nothing to measure.
+        errors: a sentence for each thing that failed.
+        blocks: what went to the model, for the context map; empty within a budget.
+    """
+
+    question_id: str
+    question: str
+    system: str
+    budget: int | None
+    scores: dict[str, float | None]
+    errors: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
+
+
+class Journal:
+    """A JSONL file of rows: a run that is interrupted goes on from what stands in it.
+
+    Args:
+        path: the file; it is made where it is not there.
+        fingerprint: tells runs with other systems or settings apart.
+
+    Raises:
+        ConfigurationError: the file is of another run, or of something else.
+    """
+
+    def __init__(self, path: str | Path, fingerprint: str) -> None:
+        self.path = Path(path)
+        self.fingerprint = fingerprint
+        self.rows: list[Row] = []
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Journal:
+        size = self._read() if self.path.is_file() else 0
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if size == 0:
+            header = json.dumps({"context_augmentation_run": self.fingerprint})
+            self.path.write_text(header + "\n", encoding="utf-8")
+        else:
+            with self.path.open("r+b") as file:
+                file.truncate(size)
+        self._file = self.path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file:
+            self._file.close()
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Write rows so that they outlive an interruption."""
+        if self._file:
+            self._file.write("".join(json.dumps(asdict(row)) + "\n" for row in rows))
+            self._file.flush()
+
+    def _read(self) -> int:
+        """Read the rows; returns how many bytes of the file are whole lines."""
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1  # an interruption may have cut the last line
+        if whole == 0:
+            return 0
+        header, *lines = data[:whole].decode("utf-8", errors="replace").splitlines()
+        try:
+            run = json.loads(header)["context_augmentation_run"]
+            rows = [row_from_dict(json.loads(line)) for line in lines]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{str(self.path)!r} is no saved run ({error!r}); give another file"
+            ) from error
+        if run != self.fingerprint:
+            raise ConfigurationError(
+                f"{str(self.path)!r} keeps a run of other systems or settings; delete it, or give another"
+            )
+        self.rows = rows
+        return whole
+
+
+def row_from_dict(data: dict[str, Any]) -> Row:
+    """The inverse of `dataclasses.asdict` after a passage through JSON."""
+    blocks = tuple(Block(**block) for block in data["blocks"])
+    return Row(**{**data, "errors": tuple(data["errors"]), "blocks": blocks})
