@@ -46,15 +46,17 @@ _overlap = click.option(
 )
 
 
+class _Mistake(click.ClickException):
+    exit_code = 2
+
+
 @contextmanager
 def _plain_errors() -> Iterator[None]:
     """A mistake in what the user gave is one sentence and exit code 2, not a traceback."""
     try:
         yield
     except ConfigurationError as error:
-        wrong = click.ClickException(for_terminal(str(error), 1000))
-        wrong.exit_code = 2
-        raise wrong from error
+        raise _Mistake(for_terminal(str(error), 1000)) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,6 +114,11 @@ def compare_command(
         corpus = read_corpus(docs, chunk_size, chunk_overlap)
         problems = [*settings.notes, *corpus.problems]
         asked = load_questions(questions, documents=corpus.texts, problems=problems)
+        if not any(question.evidence or question.answers or question.expected_ids for question in asked):
+            raise ConfigurationError(
+                f"{str(questions)!r}: no question says what its context should hold; "
+                "give some of them evidence, answers or expected_ids"
+            )
         node_ids = {node.node_id for node in corpus.nodes}
         problems += check_questions(asked, documents=corpus.texts, node_ids=node_ids)
         for problem in problems:
@@ -124,7 +131,7 @@ def compare_command(
             budgets=budgets,
             top_k=hits,
             show_progress=True,
-            save_to=out / "rows.jsonl",
+            save_to=out / f"rows-{corpus.fingerprint}-{model.name if model else 'bm25'}.jsonl",
             problems=problems,
         )
         _finish(report, settings, out)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ async def _run_all(
         async with semaphore:
             rows = await bench.run(question)
             if journal:
-                await asyncio.to_thread(journal.append, rows)
+                await asyncio.to_thread(journal.append, _key(question), rows)
             return rows
 
     tasks = [asyncio.create_task(run(question)) for question in questions if question.id not in kept]
@@ -147,12 +148,17 @@ async def _run_all(
     return [row for id_ in sorted(done) for row in done[id_]]
 
 
-def _whole(rows: Sequence[Row], questions: Sequence[Question], size: int) -> dict[str, list[Row]]:
+def _key(question: Question) -> str:
+    """A short text that changes with what is asked and what is expected."""
+    return hashlib.sha256(repr(replace(question, line=None)).encode(errors="replace")).hexdigest()[:16]
+
+
+def _whole(rows: Sequence[tuple[str, Row]], questions: Sequence[Question], size: int) -> dict[str, list[Row]]:
     """Rows of the questions that are done: each system measured, nothing failed, the same text."""
-    texts = {question.id: question.text for question in questions}
+    keys = {question.id: _key(question) for question in questions}
     found: dict[str, dict[tuple[str, int | None], Row]] = {}
-    for row in rows:
-        if texts.get(row.question_id) == row.question:
+    for key, row in rows:
+        if keys.get(row.question_id) == key:
             found.setdefault(row.question_id, {})[row.system, row.budget] = row
     return {
         id_: list(group.values())

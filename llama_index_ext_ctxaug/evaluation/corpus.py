@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ class Corpus:
 
     Attributes:
         documents: the texts; a document's id is its path in the folder.
-        nodes: their chunks.
+        nodes: their chunks, with ids such as "notes/a.txt#3", counted from 0.
         docstore: both.
         problems: a sentence for each file that cannot be read.
     """
@@ -33,6 +34,14 @@ class Corpus:
     nodes: list[BaseNode]
     docstore: SimpleDocumentStore
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that is equal for equal chunks of equal documents."""
+        digest = hashlib.sha256()
+        for node in self.nodes:
+            digest.update(f"{node.node_id}\0{node.get_content()}\0".encode(errors="replace"))
+        return digest.hexdigest()[:12]
 
     @property
     def texts(self) -> dict[str, str]:
@@ -73,7 +82,11 @@ def read_corpus(folder: str | Path, chunk_size: int = 256, chunk_overlap: int = 
         more = f" {len(problems)} files cannot be read; the first: {problems[0]}" if problems else ""
         raise ConfigurationError(f"no text in {str(folder)!r}; it needs .txt, .md or .rst files.{more}")
     try:
-        splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=chunk_overlap)
+        splitter = SentenceSplitter(
+            chunk_size=chunk_size,
+            chunk_overlap=chunk_overlap,
+            id_func=lambda number, document: f"{document.node_id}#{number}",
+        )
         nodes = splitter.get_nodes_from_documents(documents)
     except ValueError as error:
         raise ConfigurationError(f"chunks of {chunk_size} tokens: {error}") from error

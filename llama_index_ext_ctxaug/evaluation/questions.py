@@ -187,7 +187,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
             for record in batch.to_pylist():
                 line += 1
                 yield line, record
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ConfigurationError(f"{str(path)!r} is no parquet file ({error})") from error
 
 

@@ -50,7 +50,7 @@ class Journal:
     def __init__(self, path: str | Path, fingerprint: str) -> None:
         self.path = Path(path)
         self.fingerprint = fingerprint
-        self.rows: list[Row] = []
+        self.rows: list[tuple[str, Row]] = []
         self._file: TextIO | None = None
 
     def __enter__(self) -> Journal:
@@ -71,10 +71,10 @@ class Journal:
         if self._file:
             self._file.close()
 
-    def append(self, rows: Sequence[Row]) -> None:
-        """Write rows so that they outlive an interruption."""
+    def append(self, key: str, rows: Sequence[Row]) -> None:
+        """Write the rows of a question, with a key that tells its wording, so that they outlive a stop."""
         if self._file:
-            self._file.write("".join(json.dumps(asdict(row)) + "\n" for row in rows))
+            self._file.write("".join(json.dumps({"key": key, **asdict(row)}) + "\n" for row in rows))
             self._file.flush()
 
     def _read(self) -> int:
@@ -83,10 +83,11 @@ class Journal:
         whole = data.rfind(b"\n") + 1  # an interruption may have cut the last line
         if whole == 0:
             return 0
-        header, *lines = data[:whole].decode("utf-8", errors="replace").splitlines()
+        header, *lines = data[:whole].decode("utf-8", errors="replace").rstrip("\n").split("\n")
         try:
             run = json.loads(header)["context_augmentation_run"]
-            rows = [row_from_dict(json.loads(line)) for line in lines]
+            records = [json.loads(line) for line in lines]
+            rows = [(record.pop("key"), row_from_dict(record)) for record in records]
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f"{str(self.path)!r} is no saved run ({error!r}); give another file"

@@ -1,0 +1,168 @@
+"""Metrics: each against a value worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+
+from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.evaluation import (
+    AnswerFound,
+    Evidence,
+    EvidencePrecision,
+    EvidenceRecall,
+    EvidenceWhole,
+    Metric,
+    Outcome,
+    Question,
+    Repeated,
+    RetrievalF1,
+    RetrievalMAP,
+    RetrievalMRR,
+    RetrievalNDCG,
+    RetrievalPrecision,
+    RetrievalRecall,
+    default_metrics,
+    judges,
+)
+from llama_index_ext_ctxaug.evaluation.metrics import check_metrics
+from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linked_document
+
+
+def node(id_: str, text: str = "", document: str | None = None) -> NodeWithScore:
+    """A node with this id, text and document."""
+    made = TextNode(id_=id_, text=text)
+    if document:
+        made.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
+    return NodeWithScore(node=made)
+
+
+def outcome(question: Question, *nodes: NodeWithScore) -> Outcome:
+    """An outcome of these nodes."""
+    return Outcome(question, nodes, nodes)
+
+
+GROUPS = Question("q", "?", (("4", "5"), ("6", "7"), ("8",)))
+
+
+@pytest.mark.parametrize(
+    ("metric", "ids", "value"),
+    [
+        (RetrievalRecall(), "6xyz", 1 / 3),
+        (RetrievalPrecision(), "6xyz", 1 / 4),
+        (RetrievalF1(), "6xyz", 2 / 7),
+        (RetrievalMRR(), "xy67", 1 / 3),
+        (RetrievalMAP(), "6x8", (1 / 1 + 2 / 3) / 3),
+        (
+            RetrievalNDCG(),
+            "x48",
+            (1 / math.log2(3) + 1 / math.log2(4)) / (1 + 1 / math.log2(3) + 1 / math.log2(4)),
+        ),
+        (RetrievalRecall(), "66", 1 / 3),
+        (RetrievalPrecision(), "66x", 1 / 2),
+        (RetrievalMAP(), "458", (1 + 2 / 2) / 3),
+        (RetrievalF1(), "xyz", 0.0),
+        (RetrievalRecall(), "", 0.0),
+    ],
+)
+def test_id_metrics(metric: Metric, ids: str, value: float) -> None:
+    """Rank metrics want one node of each group, and count every node once."""
+    assert metric.score(outcome(GROUPS, *map(node, ids))) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("expected", [(), ((),)])
+def test_nothing_expected_is_not_counted(expected: tuple) -> None:
+    """Without expected ids there is no score, rather than a zero."""
+    for metric in (RetrievalRecall(), RetrievalPrecision(), RetrievalF1(), RetrievalNDCG()):
+        assert metric.score(outcome(Question("q", "?", tuple(g for g in expected if g)), node("a"))) is None
+
+
+def test_ids_in_a_passage_count() -> None:
+    """The chunks of a passage are in the context under their own ids."""
+    nodes = linked_document(5)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
+    [passage] = augmenter.postprocess_nodes(hits(nodes, [2]))
+    question = Question("q", "?", ((nodes[1].node_id,), (nodes[4].node_id,)))
+    assert RetrievalRecall().score(outcome(question, passage)) == 1 / 2
+    assert RetrievalPrecision().score(outcome(question, passage)) == pytest.approx(1 / 3)
+
+
+TEXT = "one two three four five six seven eight nine ten"
+
+
+@pytest.mark.parametrize(
+    ("texts", "recall", "precision", "whole"),
+    [
+        ([f"zero {TEXT} eleven"], 1, 10 / 12, 1),
+        (["One two, three four", "five six seven eight nine ten."], 1, 1, 1),
+        (["one two three four five six seven alpha"], 7 / 10, 7 / 8, 0),
+        (["one two three four five", "other"], 0, 0, 0),
+        ([TEXT, TEXT], 1, 10 / 20, 1),
+        ([], 0, 0, 0),
+    ],
+)
+def test_evidence(texts: list[str], recall: float, precision: float, whole: float) -> None:
+    """Evidence is found in runs of six words over node borders, and repeating it gains nothing."""
+    result = outcome(Question("q", "?", evidence=(Evidence(TEXT),)), *(node(t, t) for t in texts))
+    assert EvidenceRecall().score(result) == pytest.approx(recall)
+    assert EvidencePrecision().score(result) == pytest.approx(precision)
+    assert EvidenceWhole().score(result) == whole
+
+
+def test_evidence_of_its_document() -> None:
+    """Text of another document is no evidence; a node that does not say its document may hold it."""
+    question = Question("q", "?", evidence=(Evidence(TEXT, "right"),))
+    assert EvidenceRecall().score(outcome(question, node("a", TEXT, "wrong"))) == 0
+    assert EvidenceRecall().score(outcome(question, node("a", TEXT, "right"))) == 1
+    assert EvidenceRecall().score(outcome(question, node("a", TEXT))) == 1
+
+
+def test_chinese_evidence() -> None:
+    """In a script without spaces each character counts as a word."""
+    question = Question("q", "?", evidence=(Evidence("今天天气很好我们去"),))
+    result = outcome(question, node("a", "昨天下雨。今天天气很好，我"))
+    assert EvidenceRecall().score(result) == pytest.approx(7 / 9)
+
+
+def test_repeated() -> None:
+    """Words of a run that stood before count as repeated."""
+    result = outcome(Question("q", "?"), node("a", TEXT), node("b", "eight nine new " + TEXT))
+    assert Repeated().score(result) == pytest.approx(10 / 23)
+    assert Repeated().score(outcome(Question("q", "?"), node("a", "word " * 4))) == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "value"), [(("Two three",), 1), (("wo thre",), 0), (("x", "ten"), 1), ((), None)]
+)
+def test_answer_found(answers: tuple[str, ...], value: float | None) -> None:
+    """An answer counts where it stands word for word."""
+    assert AnswerFound().score(outcome(Question("q", "?", answers=answers), node("a", TEXT))) == value
+
+
+async def test_judges() -> None:
+    """LlamaIndex's evaluators judge one answer, which the model gives once for both."""
+    llm = ScriptedLLM(answers=lambda prompt: "YES" if "YES" in prompt else "It is so.")
+    result = outcome(Question("q", "Why?"), node("a", "It is so."))
+    assert [await judge.ascore(result) for judge in judges(llm)] == [1.0, 1.0]
+    assert list(result.answers.values()) == ["It is so."]
+
+
+def test_defaults_follow_the_questions() -> None:
+    """Only what the questions can be measured by is measured."""
+    names = {metric.name for metric in default_metrics([Question("q", "?", answers=("x",))])}
+    assert names == {"answer_found", "repeated", "tokens", "reads", "llm_calls", "seconds"}
+
+
+def test_own_metrics() -> None:
+    """A function is a metric under its name; two of one name, or something else, are refused."""
+
+    def nodes(outcome: Outcome) -> float:
+        return len(outcome.nodes)
+
+    [metric] = check_metrics([nodes])
+    assert (metric.name, metric.score(outcome(GROUPS, node("a")))) == ("nodes", 1)
+    for wrong in ([nodes, nodes], ["recall"], [RetrievalRecall]):
+        with pytest.raises(ConfigurationError, match="metrics"):
+            check_metrics(wrong)

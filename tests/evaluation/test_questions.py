@@ -1,0 +1,97 @@
+"""Questions: what is read from each kind of file, and what is said of a line that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation import Evidence, Question, check_questions, load_questions
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    """Each line of a JSONL file is a question with ids, evidence and answers."""
+    path = tmp_path / "q.jsonl"
+    path.write_text(
+        '{"id": "a", "question": "Why?", "expected_ids": ["n1", ["n2", "n3"]], "answers": "because"}\n\n'
+        '{"question": "Where?", "doc_id": "d", "evidence": ["here", {"start": 3, "end": 6}]}\n',
+        encoding="utf-8",
+    )
+    assert load_questions(path, documents={"d": "I am there"}) == [
+        Question("a", "Why?", (("n1",), ("n2", "n3")), answers=("because",)),
+        Question("3", "Where?", evidence=(Evidence("here", "d"), Evidence("m t", "d", 3, 6))),
+    ]
+
+
+def test_csv(tmp_path: Path) -> None:
+    """A CSV has one value in a field, or a JSON list; the line of a question is that of the file."""
+    path = tmp_path / "q.csv"
+    path.write_text('id,question,evidence,answers\n1,"Why\nso?",it is,"[""x"", ""y""]"\n2,How?,,\n', "utf-8")
+    first, second = load_questions(path)
+    assert first == Question("1", "Why\nso?", evidence=(Evidence("it is"),), answers=("x", "y"))
+    assert (first.line, second.line) == (2, 4)
+
+
+def test_autorag_parquet(tmp_path: Path) -> None:
+    """AutoRAG's qa.parquet is read with its groups of ids and its answers."""
+    path = tmp_path / "qa.parquet"
+    table = {
+        "qid": ["q"],
+        "query": ["Why?"],
+        "retrieval_gt": [[["4", "5"], ["6"]]],
+        "generation_gt": [["so"]],
+    }
+    parquet.write_table(pa.table(table), path)
+    assert load_questions(path) == [Question("q", "Why?", (("4", "5"), ("6",)), answers=("so",))]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: is no JSON"),
+        ("[1]", "line 2: must be an object"),
+        ('{"id": 1}', "line 2: has no question"),
+        ('{"question": " "}', "line 2: has no question"),
+        ('{"id": 1, "question": "b"}', "line 2: the id '1' is that of line 1 too"),
+        ('{"question": "b", "evidence": [{"start": 1}]}', "line 2: evidence needs a text"),
+        ('{"question": "b", "evidence": [5]}', "line 2: evidence must be"),
+        ('{"question": "b", "evidence": [{"start": 0, "end": 1, "document": "x"}]}', "'x' is not among"),
+        ("\udcff", "line 2: is no JSON in UTF-8"),
+    ],
+)
+def test_bad_lines(tmp_path: Path, line: str, message: str) -> None:
+    """A line that cannot be used is named; where problems are collected, the rest goes on."""
+    path = tmp_path / "q.jsonl"
+    text = f'{{"id": 1, "question": "a"}}\n{line}\n{{"question": "c"}}\n'
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigurationError, match="line 2"):
+        load_questions(path)
+    problems: list[str] = []
+    assert [q.text for q in load_questions(path, problems=problems)] == ["a", "c"]
+    assert len(problems) == 1
+    assert message in problems[0]
+
+
+@pytest.mark.parametrize("name", ["empty.jsonl", "empty.csv", "absent.jsonl", "questions.docx", "no.parquet"])
+def test_unusable_files(tmp_path: Path, name: str) -> None:
+    """A file that is empty, absent or of another kind is named, with what to give instead."""
+    if not name.startswith("absent"):
+        (tmp_path / name).write_text("", "utf-8")
+    with pytest.raises(ConfigurationError, match=name):
+        load_questions(tmp_path / name, problems=[])
+
+
+def test_what_is_not_there() -> None:
+    """A document or ids that exist nowhere are told by question and line."""
+    questions = [
+        Question("a", "Why?", evidence=(Evidence("x", "gone.txt"),), line=7),
+        Question("b", "How?", (("n1", "n2"),)),
+        Question("c", "Who?", (("n1",),), (Evidence("x", "there"),)),
+    ]
+    first, second = check_questions(questions, documents={"there"}, node_ids={"n1"})
+    assert "line 7" in first
+    assert "'gone.txt'" in first
+    assert "'n2'" in second
