@@ -32,4 +32,4 @@ def for_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    return f"'{text}" if value.lstrip(" ").startswith(_FORMULA) else text

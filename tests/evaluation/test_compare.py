@@ -1,0 +1,253 @@
+"""Comparison: what is run, what is counted, what happens to failures and interruptions."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+
+from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.evaluation import (
+    BASELINE,
+    Evidence,
+    EvidenceRecall,
+    FunctionMetric,
+    Question,
+    Report,
+    Tokens,
+    acompare,
+    compare,
+)
+from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, linked_document
+
+TEXTS = [f"alpha{n} beta{n} gamma{n} delta{n} epsilon{n} zeta{n} eta{n} theta{n}. " for n in range(30)]
+NODES = linked_document(TEXTS, offsets=True)
+STORE = docstore_of(NODES)
+
+
+class ByNumber(BaseRetriever):
+    """Returns the chunk that the question names, and those ten and twenty chunks further; counts calls."""
+
+    def __init__(self, nodes: Sequence[BaseNode] = NODES) -> None:
+        super().__init__()
+        self.nodes = nodes
+        self.calls: list[str] = []
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        self.calls.append(query_bundle.query_str)
+        place = int(query_bundle.query_str)
+        size = len(self.nodes)
+        return [
+            NodeWithScore(node=self.nodes[(place + step) % size], score=1 - step / 100)
+            for step in (0, 10, 20)
+        ]
+
+
+class Broken(BaseNodePostprocessor):
+    """Fails at one question."""
+
+    at: str = "1"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        assert query_bundle
+        if query_bundle.query_str == self.at:
+            raise OSError("no more memory")
+        return nodes
+
+
+class Asking(BaseNodePostprocessor):
+    """Asks a model twice."""
+
+    llm: Any = None
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        from llama_index.core.prompts import PromptTemplate
+
+        for _ in range(2):
+            self.llm.predict(PromptTemplate("Is it so?"))
+        return nodes
+
+
+def questions(count: int = 8) -> list[Question]:
+    """Questions whose evidence is the chunk that is asked for and the next one."""
+    return [
+        Question(str(n), str(n), evidence=(Evidence(TEXTS[n] + TEXTS[n + 1], "doc"),)) for n in range(count)
+    ]
+
+
+def following() -> PrevNextNodePostprocessor:
+    """Adds the next chunk."""
+    return PrevNextNodePostprocessor(docstore=STORE, num_nodes=1)
+
+
+def rows(report: Report, system: str, budget: int | None = None) -> list[dict[str, float | None]]:
+    """The scores of a system."""
+    return [row.scores for row in report.rows if row.system == system and row.budget == budget]
+
+
+def test_retrieval_runs_once_for_all() -> None:
+    """Each question is retrieved once, the baseline is in, and what helps is chosen."""
+    retriever = ByNumber()
+    report = compare(retriever, {"next": following()}, questions())
+    assert sorted(retriever.calls) == [str(n) for n in range(8)]
+    assert [scores["evidence_recall"] for scores in rows(report, BASELINE)] == [0.5] * 8
+    assert [scores["evidence_recall"] for scores in rows(report, "next")] == [1.0] * 8
+    assert report.choice.winner == "next"
+    assert [type(p) for p in report.best] == [PrevNextNodePostprocessor]
+
+
+def test_reads_and_calls_are_counted() -> None:
+    """Docstore reads and LLM calls are those of the system, with many questions at a time too."""
+    asking = Asking(llm=ScriptedLLM(answers=["yes"]))
+    report = compare(ByNumber(), {"next": following(), "asking": asking}, questions(), max_concurrency=4)
+    assert {scores["reads"] for scores in rows(report, "next")} == {3}
+    assert {scores["llm_calls"] for scores in rows(report, "next")} == {0}
+    assert {scores["llm_calls"] for scores in rows(report, "asking")} == {2}
+    assert {scores["reads"] for scores in rows(report, "asking")} == {None}
+
+
+def test_equal_tokens() -> None:
+    """Within a budget no system is over it, and the pass-through may use all hits that were retrieved."""
+    report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60], top_k=1)
+    assert len(report.rows) == 8 * 4
+    free, bound = (rows(report, BASELINE, budget) for budget in (None, 60))
+    assert all(a["tokens"] < b["tokens"] <= 60 for a, b in zip(free, bound, strict=True))
+    assert all(scores["tokens"] <= 60 for scores in rows(report, "next", 60))
+    assert report.choose(budget=60).winner in (BASELINE, "next")
+    assert report.best[-1].token_budget == 60
+
+
+def test_order_of_questions_changes_nothing() -> None:
+    """The same questions in another order give the same rows and choice."""
+    metrics = [EvidenceRecall(), Tokens()]
+    one = compare(ByNumber(), {"next": following()}, questions(), metrics=metrics)
+    other = compare(ByNumber(), {"next": following()}, questions()[::-1], metrics=metrics, max_concurrency=3)
+    assert one.rows == other.rows
+    assert one.to_markdown() == other.to_markdown()
+
+
+def test_failures_are_records() -> None:
+    """A retrieval, a system, a metric that fails, and a NaN, are told of; all the rest is measured."""
+
+    def sometimes(outcome: Any) -> float:
+        if outcome.question.id == "2":
+            raise KeyError("what")
+        return math.nan if outcome.question.id == "3" else 1.0
+
+    asked = [*questions(), Question("x", "not a number", evidence=(Evidence("a"),))]
+    metrics = [EvidenceRecall(), FunctionMetric("sometimes", sometimes)]
+    report = compare(ByNumber(), {"broken": Broken()}, asked, metrics=metrics)
+    text = "\n".join(report.problems)
+    assert "question 'x', pass-through: retrieval failed: ValueError" in text
+    assert "question '1', broken: failed: OSError('no more memory')" in text
+    assert "question '2', broken: metric 'sometimes' failed: KeyError('what')" in text
+    assert "question '3', pass-through: metric 'sometimes' gave nan" in text
+    broken = next(record for record in report.summary() if record["system"] == "broken")
+    assert (broken["failed"], broken["sometimes"], broken["evidence_recall"]) == (4, 1.0, 0.5)
+
+
+class Stop(BaseException):
+    """An interruption."""
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+    """What was saved is not run again, a half-written line is, and the report is that of a whole run."""
+    path = tmp_path / "rows.jsonl"
+    metrics = [EvidenceRecall(), Tokens()]
+
+    def stop(outcome: Any) -> float:
+        if outcome.question.id == "5":
+            raise Stop
+        return 1.0
+
+    interrupted = [EvidenceRecall(), FunctionMetric("tokens", stop)]
+    with pytest.raises(Stop):
+        compare(ByNumber(), {"next": following()}, questions(), metrics=interrupted, save_to=path)
+    whole_lines = path.read_bytes()
+    saved = (whole_lines.count(b"\n") - 1) // 2
+    assert 5 <= saved < 8
+    path.write_bytes(whole_lines + b'{"key": "half')
+    retriever = ByNumber()
+    report = compare(retriever, {"next": following()}, questions(), metrics=metrics, save_to=path)
+    assert "5" in retriever.calls
+    assert len(retriever.calls) == 8 - saved
+    assert len(report.rows) == 16
+    again = compare(ByNumber(), {"next": following()}, questions(), metrics=metrics, save_to=path)
+    assert again.rows == report.rows
+
+
+def test_a_changed_question_is_run_again(tmp_path: Path) -> None:
+    """Saved rows count only for the question as it was."""
+    path = tmp_path / "rows.jsonl"
+    compare(ByNumber(), {}, questions(3), save_to=path)
+    changed = [*questions(2), Question("2", "2", evidence=(Evidence(TEXTS[2], "doc"),))]
+    retriever = ByNumber()
+    report = compare(retriever, {}, changed, save_to=path)
+    assert retriever.calls == ["2"]
+    assert [scores["evidence_recall"] for scores in rows(report, BASELINE)] == [0.5, 0.5, 1.0]
+
+
+def test_a_run_of_other_systems_is_not_mixed_in(tmp_path: Path) -> None:
+    """A saved run of other systems, or a file of another kind, is refused with what to do."""
+    path = tmp_path / "rows.jsonl"
+    compare(ByNumber(), {"next": following()}, questions(1), save_to=path)
+    other = PrevNextNodePostprocessor(docstore=STORE, num_nodes=2)
+    with pytest.raises(ConfigurationError, match="other systems or settings; delete it"):
+        compare(ByNumber(), {"next": other}, questions(1), save_to=path)
+    path.write_text("hello\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="is no saved run"):
+        compare(ByNumber(), {"next": other}, questions(1), save_to=path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"questions": []}, "questions: there are none"),
+        ({"questions": [Question("a", "1"), Question("a", "2")]}, "ids must differ"),
+        ({"augmenters": {BASELINE: following()}}, "'pass-through' cannot be a name"),
+        ({"augmenters": {"x": ["y"]}}, "is no BaseNodePostprocessor"),
+        ({"max_concurrency": 0}, "max_concurrency must be at least 1"),
+        ({"budgets": [0]}, "budgets must be at least 1"),
+        ({"top_k": -1}, "top_k must be at least 1"),
+        ({"metrics": ["x"]}, "neither a Metric"),
+    ],
+)
+def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
+    """An argument that cannot work is named."""
+    arguments = {"retriever": ByNumber(), "augmenters": {"next": following()}, "questions": questions(1)}
+    with pytest.raises(ConfigurationError, match=message):
+        compare(**{**arguments, **change})
+
+
+async def test_inside_an_event_loop() -> None:
+    """`acompare` leaves the loop free, and bounds how many questions run at a time."""
+    running = most = 0
+
+    class Slow(ByNumber):
+        async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.01)
+            running -= 1
+            return self._retrieve(query_bundle)
+
+    await acompare(Slow(), {}, questions(), max_concurrency=3)
+    assert most == 3
+
+
+def test_budgets_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Hits that a budget leaves out are no news in a comparison by budgets."""
+    compare(ByNumber(), {}, questions(2), budgets=[20])
+    assert not caplog.records

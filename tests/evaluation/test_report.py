@@ -1,0 +1,195 @@
+"""The report: tables, files, the page, the context map, and documents that mean harm."""
+
+from __future__ import annotations
+
+import csv
+import html
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from llama_index.core.schema import NodeWithScore, TextNode
+from pyarrow import parquet
+from test_compare import ByNumber, following, questions
+
+from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.evaluation import BASELINE, Evidence, Question, Report, compare, explain
+from llama_index_ext_ctxaug.evaluation.safe import for_cell, for_terminal
+from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+
+ESCAPE = "\x1b[2J\x1b]0;owned\x07"
+TURN = "\u202egnp.exe\u2066"
+HARM = [
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "</pre></bdi></details><script>alert(2)</script>",
+    "]]><!-- <style>*{display:none}</style>",
+    '" onmouseover="alert(3)',
+    ESCAPE,
+    TURN,
+    "=HYPERLINK(1)",
+    "x" * 1_000_000,
+    "\ud800 half a character",
+]
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page, and checks that they are closed."""
+
+    void = frozenset({"meta", "br", "rect", "line", "circle", "polygon", "polyline"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag."""
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag that is closed at once."""
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost tag."""
+        assert self.open.pop() == tag
+
+
+def assert_harmless(page: str) -> None:
+    """A page runs nothing and loads nothing, whatever the documents say."""
+    tags = Tags(page)
+    assert not tags.open
+    assert not tags.tags & {"script", "img", "iframe", "object", "link", "base", "form", "a:"}
+    assert not {name for name in tags.attributes if name.startswith("on") or name in ("src", "action")}
+    assert "default-src 'none'" in page
+    assert not {character for character in page if ord(character) < 32} - {"\n", "\t"}
+    page.encode("utf-8")
+
+
+@pytest.fixture(scope="module")
+def harmful() -> Report:
+    """A report on documents, questions and names that mean harm."""
+    nodes = linked_document(HARM, source_id="<b>doc", metadata={"file_name": f"<i>{ESCAPE}.txt"})
+    asked = [
+        Question(f"={n}<b>", str(n), evidence=(Evidence(HARM[0] + HARM[1]),)) for n in range(len(HARM) - 3)
+    ]
+    asked.append(Question(f"@{ESCAPE}", f"|<script>{TURN}", evidence=(Evidence("x"),)))
+    name = "=cmd|' /C calc'!A0 <script>"
+    return compare(ByNumber(nodes), {name: PrevNextNodePostprocessor(docstore=docstore_of(nodes))}, asked)
+
+
+def test_harmful_documents_stay_in_the_page(harmful: Report) -> None:
+    """Scripts, closing tags, quotes and control characters are text, and a line of a million is cut."""
+    page = harmful.to_html()
+    assert_harmless(page)
+    assert html.escape(HARM[0]) in page
+    assert len(page) < 500_000
+    assert_harmless(explain(harmful_hits()).to_html())
+
+
+def harmful_hits() -> list[NodeWithScore]:
+    """Hits whose texts and metadata mean harm."""
+    return [
+        NodeWithScore(
+            node=TextNode(text=text, metadata={"title": text[:200], "context_augmentation": text[:9]})
+        )
+        for text in HARM
+    ]
+
+
+def test_harmful_documents_stay_in_the_terminal(harmful: Report) -> None:
+    """No control character, and nothing that turns the reading direction, reaches the terminal."""
+    for text in (str(harmful), str(explain(harmful_hits())), harmful.to_markdown()):
+        for character in ("\x1b", "\x07", "\u202e", "\u2066", "\ud800", "\r"):
+            assert character not in text
+    assert "<script>" not in harmful.to_markdown().replace("\\<", "")
+    assert len(for_terminal("x" * 1000)) == 200
+
+
+def test_no_formulas_in_csv(harmful: Report, tmp_path: Path) -> None:
+    """No text cell begins as a formula does, and files have one record for each row."""
+    harmful.save(tmp_path)
+    for name, records in (("summary", harmful.summary()), ("questions", harmful.questions())):
+        with (tmp_path / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            read = list(csv.reader(file))
+        assert len(read) == len(records) + 1
+        assert not [cell for row in read for cell in row if cell.startswith(("=", "@", "+", "\t"))]
+        assert parquet.read_table(tmp_path / f"{name}.parquet").num_rows == len(records)
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", " =1", "＝1", "\r=1"])
+def test_formula_cells(text: str) -> None:
+    """A text that a spreadsheet would run begins with an apostrophe; numbers stay numbers."""
+    assert str(for_cell(text)).startswith("'")
+    assert for_cell(-1.5) == -1.5
+    assert for_cell("a=1") == "a=1"
+
+
+def test_summary_is_the_mean_of_the_rows() -> None:
+    """A summary's figure is the mean over the questions that have one."""
+    asked = [*questions(7), Question("7", "7")]
+    report = compare(ByNumber(), {"next": following()}, asked)
+    for record in report.summary():
+        scores = [row.scores["evidence_recall"] for row in report.rows if row.system == record["system"]]
+        known = [score for score in scores if score is not None]
+        assert len(known) == 7
+        assert record["evidence_recall"] == pytest.approx(sum(known) / 7)
+
+
+def test_page_of_a_comparison() -> None:
+    """The page has the table, the charts, wins and losses, and a map for each question."""
+    report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60])
+    page = report.to_html()
+    assert_harmless(page)
+    assert "next: 8 better, 0 worse, 0 equal" in page
+    assert page.count('<details class="question"') == 8
+    assert page.count('<svg class="strip"') == 8
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    assert report.differences("next") == {str(n): 0.5 for n in range(8)}
+    assert report._repr_html_().startswith('<iframe sandbox=""')
+
+
+def test_map_tells_roles_and_reasons(tmp_path: Path) -> None:
+    """The map shows hits and neighbors of each document, with letters, and why growth ended."""
+    nodes = linked_document(6, offsets=True)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
+    context = explain(augmenter.postprocess_nodes(hits(nodes, [0])), "mine")
+    path = context.save(tmp_path / "context.html")
+    page = path.read_text("utf-8")
+    assert 'aria-label="mine: 1 hit, 1 neighbor"' in page
+    assert ">H</text>" in page
+    assert "growth before it ended: the document ends here" in page
+    assert "growth after it ended: the wanted number was reached" in page
+    assert "[neighbor, doc, characters" in str(context)
+    assert "srcdoc=" in context._repr_html_()
+
+
+def test_map_of_nothing_and_of_unknown_places() -> None:
+    """An empty context, and nodes without document or offsets, have a map."""
+    assert "Nothing went to the model" in explain([]).to_html()
+    page = explain([NodeWithScore(node=TextNode(text="alone"))]).to_html()
+    assert "no document" in page
+
+
+def test_choose_refuses_what_was_not_run() -> None:
+    """An unknown metric or budget is named with those that there are."""
+    report = compare(ByNumber(), {"next": following()}, questions(2))
+    with pytest.raises(ConfigurationError, match=r"\['recall'\] were not measured.*evidence_recall"):
+        report.choose(["recall"])
+    with pytest.raises(ConfigurationError, match=r"budget 5 was not run"):
+        report.choose(budget=5)
+
+
+def test_nothing_to_measure_by() -> None:
+    """Questions that expect nothing give a report of costs, which says that there is no choice."""
+    report = compare(ByNumber(), {"next": following()}, [Question("1", "1")])
+    assert "No choice: " in str(report)
+    assert BASELINE in str(report)
+    assert_harmless(report.to_html())
