@@ -60,12 +60,12 @@ def scatter(series: Sequence[Series], x_name: str, y_name: str) -> str:
 
     parts = [
         f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y_of(t):.1f}" y2="{y_of(t):.1f}"/>'
-        f'<text class="tick" x="{_LEFT - 6}" y="{y_of(t) + 4:.1f}" text-anchor="end">{number(t)}</text>'
+        f'<text class="tick" x="{_LEFT - 6}" y="{y_of(t) + 4:.1f}" text-anchor="end">{t:.4g}</text>'
         for t in y_axis
     ]
     parts += [
         f'<text class="tick" x="{x_of(t):.1f}" y="{_HEIGHT - _BOTTOM + 16}" '
-        f'text-anchor="middle">{number(t)}</text>'
+        f'text-anchor="middle">{t:.4g}</text>'
         for t in x_axis
     ]
     for index, one in enumerate(series):
@@ -158,4 +158,4 @@ def _ticks(values: Sequence[float], from_zero: bool = False) -> list[float]:
     power = 10 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
     first, last = math.floor(low / step), math.ceil(high / step - 1e-9)
-    return [step * count for count in range(first, last + 1)]
+    return [round(step * count, 12) for count in range(first, last + 1)]

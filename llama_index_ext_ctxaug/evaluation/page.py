@@ -70,7 +70,9 @@ details.question {{ border: 1px solid var(--faint); border-radius: 4px; padding:
 @media print {{
   :root {{ color-scheme: light; --ink: #000; --paper: #fff; --faint: #bbb; --soft: #eee; --c0: #333;
     --c1: #0067b0; --c2: #b34700; --c3: #00785a; --c4: #8a3a86; --c5: #7a6200; }}
-  body {{ max-width: none; margin: 0; font-size: 10pt; }} svg, tr {{ break-inside: avoid; }}
+  body {{ max-width: none; margin: 0; font-size: 10pt; }}
+  .wrap {{ overflow: visible; }} table {{ font-size: 6.5pt; }} th, td {{ padding: .15rem .3rem; }}
+  td.wide {{ white-space: normal; }} svg, tr {{ break-inside: avoid; }}
   * {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
   details::details-content {{ content-visibility: visible; height: auto; }} }}
 </style></head><body>

@@ -41,7 +41,9 @@ class System:
         if budget is None:
             return result
         if result and isinstance(result[-1], ContextAugmenter):
-            result[-1] = result[-1].model_copy(update={"token_budget": budget})
+            own = result[-1].token_budget
+            limit = budget if own is None else min(own, budget)
+            result[-1] = result[-1].model_copy(update={"token_budget": limit})
         return [*result, TokenBudgetPostprocessor(token_budget=budget)]
 
 

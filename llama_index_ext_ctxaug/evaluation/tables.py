@@ -13,14 +13,14 @@ Records = Sequence[Mapping[str, object]]
 
 
 def number(value: float | None) -> str:
-    """A number as a reader wants it: four figures at the most, a dash for none."""
+    """A number as a reader wants it: few figures, a dash for none."""
     if value is None:
         return "–"
-    if value == int(value) and abs(value) >= 2:
+    if value == int(value) or abs(value) >= 100:
         return f"{value:.0f}"
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.2g}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
+    if abs(value) >= 10:
+        return f"{value:.1f}"
+    return f"{value:.1g}" if abs(value) < 0.0005 else f"{value:.3f}"
 
 
 def shown(value: object) -> str:
