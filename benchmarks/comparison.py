@@ -34,7 +34,7 @@ def main() -> None:
 
     source = random.Random(0)
     words = [f"word{number}" for number in range(20_000)]
-    texts = [" ".join(source.choices(words, k=120)) for _ in range(options.chunks)]
+    texts = [" ".join(source.choices(words, k=120)) + ". " for _ in range(options.chunks)]
     documents = [
         linked_document(texts[start : start + DOCUMENT], source_id=f"doc{start}", offsets=True)
         for start in range(0, len(texts), DOCUMENT)
@@ -65,9 +65,8 @@ def main() -> None:
     print(f"comparison: {time.perf_counter() - start:.1f} s, {len(report.rows)} rows; {memory():.0f} MB")
     start = time.perf_counter()
     page = report.save(Path(tempfile.mkdtemp()))
-    print(
-        f"report: {time.perf_counter() - start:.1f} s, page {page.stat().st_size / 1e6:.1f} MB; {memory():.0f} MB"
-    )
+    seconds, size = time.perf_counter() - start, page.stat().st_size / 1e6
+    print(f"report: {seconds:.1f} s, page {size:.1f} MB; {memory():.0f} MB")
     print(report)
 
 

@@ -18,6 +18,8 @@ HEAVY = [
     "openai",
     "matplotlib",
     "pandas",
+    "pyarrow",
+    "ir_measures",
     "redis",
     "duckdb",
     "psycopg2",

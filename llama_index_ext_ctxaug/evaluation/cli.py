@@ -19,10 +19,13 @@ from llama_index_ext_ctxaug.evaluation.safe import for_terminal
 from llama_index_ext_ctxaug.evaluation.settings import (
     AUGMENTERS,
     DEFAULTS,
+    POOL,
+    WIDE,
     Settings,
     named_augmenters,
     read_settings,
 )
+from llama_index_ext_ctxaug.evaluation.systems import BASELINE
 
 _TOP_K = 5
 _POOL = 4
@@ -124,12 +127,14 @@ def compare_command(
         for problem in problems:
             click.echo(f"note: {for_terminal(problem, 300)}", err=True)
         hits = top_k or settings.top_k or _TOP_K
+        wide = WIDE & made.keys()
+        pool = max(hits * _POOL if budgets else hits, POOL if wide else 0)
         report = compare(
-            make_retriever(corpus, hits * _POOL if budgets else hits, model),
+            make_retriever(corpus, pool, model),
             {name: make(corpus.docstore) for name, make in made.items()},
             asked,
             budgets=budgets,
-            top_k=hits,
+            top_k={name: hits for name in (BASELINE, *made) if name not in wide},
             show_progress=True,
             save_to=out / f"rows-{corpus.fingerprint}-{model.name if model else 'bm25'}.jsonl",
             problems=problems,
@@ -173,10 +178,11 @@ def show_command(
     with _plain_errors():
         made = named_augmenters(augmenters or DEFAULTS[:2])
         corpus: Corpus = read_corpus(docs, chunk_size, chunk_overlap)
-        hits = make_retriever(corpus, top_k or _TOP_K, model).retrieve(question)
-        systems = {"retrieved": blocks_of(hits)}
+        hits = top_k or _TOP_K
+        pool = make_retriever(corpus, max(hits, POOL if WIDE & made.keys() else 0), model).retrieve(question)
+        systems = {"retrieved": blocks_of(pool[:hits])}
         for name, make in made.items():
-            nodes = hits
+            nodes = pool if name in WIDE else pool[:hits]
             for postprocessor in make(corpus.docstore):
                 nodes = postprocessor.postprocess_nodes(nodes, query_str=question)
             systems[name] = blocks_of(nodes)

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,7 +53,7 @@ async def acompare(
     *,
     metrics: Sequence[Metric | Callable[[Outcome], float | None]] | None = None,
     budgets: Sequence[int] = (),
-    top_k: int | None = None,
+    top_k: int | Mapping[str, int] | None = None,
     llm: LLM | None = None,
     max_concurrency: int = 1,
     show_progress: bool = False,
@@ -72,7 +72,8 @@ async def acompare(
         questions: what is asked, with what a good context holds.
         metrics: metrics, or functions of an `Outcome`; None for `default_metrics`.
         budgets: numbers of tokens.
-        top_k: hits that the systems get, of those that the retriever returns; None for all.
+        top_k: hits that the systems get, of those that the retriever returns; None for all. A mapping
+            tells it by system, where one wants a wide pool; a system that it does not name gets all.
         llm: answers and judges, where given (Faithfulness and Relevancy).
         max_concurrency: questions at a time. Seconds are those of one question alone only at 1.
         show_progress: show LlamaIndex's progress bar.
@@ -87,7 +88,12 @@ async def acompare(
         raise ConfigurationError("questions: there are none; load_questions(path) reads them from a file")
     if len({question.id for question in questions}) < len(questions):
         raise ConfigurationError("questions: their ids must differ")
-    for name, value in (("max_concurrency", max_concurrency), ("top_k", top_k or 1), *_named(budgets)):
+    counts = list(top_k.values()) if isinstance(top_k, Mapping) else [] if top_k is None else [top_k]
+    for name, value in (
+        ("max_concurrency", max_concurrency),
+        *(("top_k", count) for count in counts),
+        *(("budgets", budget) for budget in budgets),
+    ):
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, is {value!r}")
     systems = make_systems(augmenters)
@@ -99,10 +105,6 @@ async def acompare(
         journal = stack.enter_context(Journal(save_to, bench.fingerprint)) if save_to else None
         rows = await _run_all(bench, questions, journal, max_concurrency, show_progress)
     return Report(rows, systems, measured, [*problems, *_failures(rows)])
-
-
-def _named(budgets: Sequence[int]) -> list[tuple[str, int]]:
-    return [("budgets", budget) for budget in budgets]
 
 
 def _failures(rows: Sequence[Row]) -> list[str]:
@@ -176,7 +178,7 @@ class Bench:
         systems: the baseline first.
         metrics: what is measured.
         budgets: numbers of tokens.
-        top_k: hits that the systems get; None for all.
+        top_k: hits that the systems get, for all or by name; None for all that were retrieved.
         counter: counts reads and LLM calls.
     """
 
@@ -184,7 +186,7 @@ class Bench:
     systems: Sequence[System]
     metrics: Sequence[Metric]
     budgets: Sequence[int]
-    top_k: int | None
+    top_k: int | Mapping[str, int] | None
     counter: Counter
 
     def __post_init__(self) -> None:
@@ -192,7 +194,7 @@ class Bench:
         self._runs = [(system, budget, system.within(budget)) for system, budget in runs]
         names = [metric.name for metric in self.metrics]
         self.fingerprint = fingerprint(
-            self.systems, metrics=names, budgets=list(self.budgets), top_k=self.top_k
+            self.systems, metrics=names, budgets=list(self.budgets), top_k=repr(self.top_k)
         )
 
     @property
@@ -211,16 +213,21 @@ class Bench:
         except Exception as error:  # a failing question is a record, the others go on
             failed = f"retrieval failed: {error!r}"
             return [self._row(question, system, budget, {}, [failed]) for system, budget, _ in self._runs]
-        hits = pool if self.top_k is None else pool[: self.top_k]
         rows = []
         for system, budget, postprocessors in self._runs:
-            given = pool if budget is not None and system.name == BASELINE else hits
+            given = pool[: self._limit(system, budget)]
             rows.append(
                 await self._run_system(
                     question, system=system, budget=budget, postprocessors=postprocessors, hits=given
                 )
             )
         return rows
+
+    def _limit(self, system: System, budget: int | None) -> int | None:
+        """Hits that a system gets; the pass-through may fill a budget with all."""
+        if budget is not None and system.name == BASELINE:
+            return None
+        return self.top_k.get(system.name) if isinstance(self.top_k, Mapping) else self.top_k
 
     async def _run_system(
         self,

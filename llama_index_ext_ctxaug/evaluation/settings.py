@@ -11,7 +11,11 @@ from typing import Any
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 
-from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import (
+    ConfigurationError,
+    PrevNextNodePostprocessor,
+    RelevantSegmentsPostprocessor,
+)
 
 Make = Callable[[BaseDocumentStore], list[BaseNodePostprocessor]]
 
@@ -36,6 +40,16 @@ AUGMENTERS: dict[str, Make] = {
     for suffix, output in (("", "nodes"), ("-passages", "passages"))
 }
 """What `--augmenter NAME` knows."""
+
+AUGMENTERS["relevant-segments"] = lambda docstore: [
+    RelevantSegmentsPostprocessor(docstore=docstore, output="passages")
+]
+
+WIDE = frozenset({"relevant-segments"})
+"""Augmenters that choose from a wide pool of hits."""
+
+POOL = 100
+"""Hits that these get."""
 
 DEFAULTS = ("next-1", "both-1-passages", "both-2-passages")
 """What is compared where nothing is named."""

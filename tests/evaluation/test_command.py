@@ -77,6 +77,17 @@ def test_compare(docs: Path, asked: Path, tmp_path: Path) -> None:
     assert again.exit_code == 0, again.output
 
 
+def test_wide_augmenters_get_a_wide_pool(docs: Path, asked: Path, tmp_path: Path) -> None:
+    """An augmenter that chooses from a wide pool gets it, and the others as many hits as before."""
+    out = tmp_path / "out"
+    names = ["--augmenter", "relevant-segments", "--augmenter", "next-1", "--top-k", 1, "--chunk-size", 32]
+    done = run("compare", "--docs", docs, "--questions", asked, *names, "--out", out)
+    assert done.exit_code == 0, done.output
+    with (out / "summary.csv").open(encoding="utf-8") as file:
+        tokens = {record["system"]: float(record["tokens"]) for record in csv.DictReader(file)}
+    assert tokens["pass-through"] < tokens["next-1"] < 100 < tokens["relevant-segments"]
+
+
 def test_show(docs: Path, tmp_path: Path) -> None:
     """For one question, the context with and without augmentation goes to the terminal and to a page."""
     page = tmp_path / "context.html"

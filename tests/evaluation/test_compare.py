@@ -19,6 +19,7 @@ from llama_index_ext_ctxaug.evaluation import (
     Evidence,
     EvidenceRecall,
     FunctionMetric,
+    Outcome,
     Question,
     Report,
     Tokens,
@@ -126,6 +127,18 @@ def test_equal_tokens() -> None:
     assert all(scores["tokens"] <= 60 for scores in rows(report, "next", 60))
     assert report.choose(budget=60).winner in (BASELINE, "next")
     assert report.best[-1].token_budget == 60
+
+
+def test_hits_by_system() -> None:
+    """Where a mapping tells how many hits a system gets, one that it does not name gets all."""
+    report = compare(ByNumber(), {"next": following()}, questions(), top_k={BASELINE: 2}, metrics=[nodes_out])
+    assert [scores["nodes_out"] for scores in rows(report, BASELINE)] == [2] * 8
+    assert [scores["nodes_out"] for scores in rows(report, "next")] == [6] * 8
+
+
+def nodes_out(outcome: Outcome) -> float:
+    """How many nodes go out."""
+    return len(outcome.nodes)
 
 
 def test_order_of_questions_changes_nothing() -> None:
