@@ -73,6 +73,8 @@ def _of_node(hit: NodeWithScore, place: int, provenance: Provenance | None) -> B
     node = hit.node
     text = node.get_content(metadata_mode=MetadataMode.NONE)
     start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+    if node.parent_node is not None:
+        start = end = None  # in a hierarchy offsets count from the parent's text
     return Block(
         node_id=node.node_id,
         document=node.ref_doc_id or "",

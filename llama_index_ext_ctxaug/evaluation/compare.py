@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -31,19 +32,7 @@ from llama_index_ext_ctxaug.evaluation.systems import BASELINE, Augmenters, Syst
 
 logger = logging.getLogger(__name__)
 
-
-def compare(
-    retriever: BaseRetriever,
-    augmenters: Augmenters,
-    questions: Sequence[Question],
-    **options: Any,
-) -> Report:
-    """Run every augmenter on the same hits and measure what each sends to the model.
-
-    The same as `acompare`, which names the options, from code that is not async.
-    """
-    report: Report = asyncio_run(acompare(retriever, augmenters, questions, **options))
-    return report
+P = ParamSpec("P")
 
 
 async def acompare(
@@ -105,6 +94,20 @@ async def acompare(
         journal = stack.enter_context(Journal(save_to, bench.fingerprint)) if save_to else None
         rows = await _run_all(bench, questions, journal, max_concurrency, show_progress)
     return Report(rows, systems, measured, [*problems, *_failures(rows)])
+
+
+def _from_sync(function: Callable[P, Coroutine[Any, Any, Report]], name: str) -> Callable[P, Report]:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Report:
+        report: Report = asyncio_run(function(*args, **kwargs))
+        return report
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+compare = _from_sync(acompare, "compare")
+"""`acompare` for code that is not async."""
 
 
 def _failures(rows: Sequence[Row]) -> list[str]:

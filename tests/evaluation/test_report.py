@@ -8,12 +8,25 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from llama_index.core import Document
+from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
 from llama_index.core.schema import NodeWithScore, TextNode
 from pyarrow import parquet
 from test_compare import ByNumber, following, questions
 
-from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
-from llama_index_ext_ctxaug.evaluation import BASELINE, Evidence, Question, Report, compare, explain
+from llama_index_ext_ctxaug import AutoMergingPostprocessor, ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.evaluation import (
+    BASELINE,
+    ContextMap,
+    Evidence,
+    Outcome,
+    Question,
+    Report,
+    RetrievalRecall,
+    compare,
+    explain,
+)
+from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
 from llama_index_ext_ctxaug.evaluation.safe import for_cell, for_terminal
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
@@ -169,6 +182,25 @@ def test_map_tells_roles_and_reasons(tmp_path: Path) -> None:
     assert "growth after it ended: the wanted number was reached" in page
     assert "[neighbor, doc, characters" in str(context)
     assert "srcdoc=" in context._repr_html_()
+
+
+def test_map_of_merged_parents() -> None:
+    """A parent that stands for its chunks is told apart, and its chunks count as in the context."""
+    text = " ".join(f"Sentence {number} tells of the harbor." for number in range(60))
+    nodes = HierarchicalNodeParser.from_defaults([128, 32], chunk_overlap=0).get_nodes_from_documents(
+        [Document(text=text)]
+    )
+    leaves = get_leaf_nodes(nodes)
+    merging = AutoMergingPostprocessor(docstore=docstore_of(nodes))
+    first = [leaf for leaf in leaves if leaf.parent_node == leaves[0].parent_node]
+    merged = merging.postprocess_nodes([NodeWithScore(node=leaf, score=0.5) for leaf in first])
+    context = ContextMap({"hits": blocks_of(hits(first, [0])), "merged": blocks_of(merged)})
+    page = context.to_html()
+    assert_harmless(page)
+    assert 'aria-label="hits: 1 hit; merged: 1 parent"' in page
+    assert ">P</text>" in page
+    question = Question("q", "?", tuple((leaf.node_id,) for leaf in first))
+    assert RetrievalRecall().score(Outcome(question, [], merged)) == 1
 
 
 def test_map_of_nothing_and_of_unknown_places() -> None:
