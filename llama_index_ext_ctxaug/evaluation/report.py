@@ -246,14 +246,13 @@ class Report:
             return None, None
 
     def columns(self, records: Sequence[dict[str, object]], *more: str) -> list[str]:
-        """The columns that say something: metrics that have a value, failures where there are any."""
+        """The columns of the summary that say something, for a reader."""
         columns = ["system", "budget", "is_best", "questions"]
         if any(record["failed"] for record in records):
             columns.append("failed")
         if self.budgets == [None]:
             columns.remove("budget")
-        names = [metric.name for metric in self.metrics]
-        return [*columns, *(n for n in names if any(r[n] is not None for r in records)), *more]
+        return [*columns, *(m.name for m in self.metrics if _says_something(m, records)), *more]
 
     def _default_metrics(self) -> list[str]:
         scored = {name for row in self.rows for name, value in row.scores.items() if value is not None}
@@ -281,6 +280,12 @@ class Report:
         }
         cost: dict[str, Any] = {name: mean(rows, name) or 0.0 for name in ("tokens", "seconds")}
         return Candidate(system.name, scores, **cost)
+
+
+def _says_something(metric: Metric, records: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a metric has a value anywhere; a cost that nothing has is no news."""
+    values = [record[metric.name] for record in records]
+    return any(values) if metric.larger_is_better is False else any(v is not None for v in values)
 
 
 def mean(rows: Sequence[Row], metric: str) -> float | None:

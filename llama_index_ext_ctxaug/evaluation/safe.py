@@ -27,9 +27,14 @@ def for_markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", for_terminal(text))
 
 
+def for_storage(value: object) -> object:
+    """A value for a file of typed columns: text without control characters and halves of characters."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
+
+
 def for_cell(value: object) -> object:
     """A value for a table: text that a spreadsheet would take for a formula begins with an apostrophe."""
     if not isinstance(value, str):
         return value
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
+    text = for_storage(value)
     return f"'{text}" if value.lstrip(" ").startswith(_FORMULA) else text

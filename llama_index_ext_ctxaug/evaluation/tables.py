@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llama_index_ext_ctxaug import ConfigurationError
-from llama_index_ext_ctxaug.evaluation.safe import for_cell, for_markdown, for_terminal
+from llama_index_ext_ctxaug.evaluation.safe import for_cell, for_markdown, for_storage, for_terminal
 
 Records = Sequence[Mapping[str, object]]
 
@@ -68,4 +68,5 @@ def write_parquet(records: Records, path: Path) -> None:
         raise ConfigurationError(
             "writing .parquet needs pyarrow: pip install 'llama-index-ext-ctxaug[eval]'"
         ) from error
-    parquet.write_table(pyarrow.Table.from_pylist([dict(record) for record in records]), path)
+    rows = [{for_storage(k): for_storage(v) for k, v in record.items()} for record in records]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)

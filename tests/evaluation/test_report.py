@@ -93,6 +93,8 @@ def harmful() -> Report:
         Question(f"={n}<b>", str(n), evidence=(Evidence(HARM[0] + HARM[1]),)) for n in range(len(HARM) - 3)
     ]
     asked.append(Question(f"@{ESCAPE}", f"|<script>{TURN}", evidence=(Evidence("x"),)))
+    asked.append(Question("half", "8", evidence=(Evidence(HARM[-1] * 3),), answers=("\ud800",)))
+    asked.append(Question("\udc00", "\ud800 half", evidence=(Evidence("x"),)))
     name = "=cmd|' /C calc'!A0 <script>"
     return compare(ByNumber(nodes), {name: PrevNextNodePostprocessor(docstore=docstore_of(nodes))}, asked)
 
