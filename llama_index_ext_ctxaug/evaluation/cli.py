@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from llama_index_ext_ctxaug import ConfigurationError, __version__
+from llama_index_ext_ctxaug import ConfigurationError, EmbeddingRescorePostprocessor, __version__
 from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
 from llama_index_ext_ctxaug.evaluation.compare import compare
 from llama_index_ext_ctxaug.evaluation.context_map import ContextMap
-from llama_index_ext_ctxaug.evaluation.corpus import Corpus, make_retriever, read_corpus
+from llama_index_ext_ctxaug.evaluation.corpus import Corpus, load_model, make_retriever, read_corpus
 from llama_index_ext_ctxaug.evaluation.questions import check_questions, load_questions
 from llama_index_ext_ctxaug.evaluation.report import Report
 from llama_index_ext_ctxaug.evaluation.safe import for_terminal
@@ -129,9 +129,16 @@ def compare_command(
         hits = top_k or settings.top_k or _TOP_K
         wide = WIDE & made.keys()
         pool = max(hits * _POOL if budgets else hits, POOL if wide else 0)
+        embedding = load_model(model) if model else None
+        systems = {name: make(corpus.docstore) for name, make in made.items()}
+        if embedding and settings.top_k:  # AutoRAG scores what its augmenters add, and keeps the best
+            for name in settings.augmenters:
+                systems[name].append(
+                    EmbeddingRescorePostprocessor(embed_model=embedding, top_k=settings.top_k)
+                )
         report = compare(
-            make_retriever(corpus, pool, model),
-            {name: make(corpus.docstore) for name, make in made.items()},
+            make_retriever(corpus, pool, embedding),
+            systems,
             asked,
             budgets=budgets,
             top_k={name: hits for name in (BASELINE, *made) if name not in wide},
@@ -179,7 +186,8 @@ def show_command(
         made = named_augmenters(augmenters or DEFAULTS[:2])
         corpus: Corpus = read_corpus(docs, chunk_size, chunk_overlap)
         hits = top_k or _TOP_K
-        pool = make_retriever(corpus, max(hits, POOL if WIDE & made.keys() else 0), model).retrieve(question)
+        size = max(hits, POOL if WIDE & made.keys() else 0)
+        pool = make_retriever(corpus, size, load_model(model) if model else None).retrieve(question)
         systems = {"retrieved": blocks_of(pool[:hits])}
         for name, make in made.items():
             nodes = pool if name in WIDE else pool[:hits]

@@ -6,10 +6,10 @@ import hashlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from llama_index.core import Document
+from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
@@ -108,19 +108,21 @@ def _document(text: str, path: Path) -> Document:
     )
 
 
-def make_retriever(corpus: Corpus, top_k: int, model: str | Path | None = None) -> BaseRetriever:
+def make_retriever(corpus: Corpus, top_k: int, model: BaseEmbedding | None = None) -> BaseRetriever:
     """BM25 over the chunks, or the nearest by an embedding model.
 
     Args:
         corpus: the texts.
         top_k: hits to retrieve.
-        model: path of a sentence-transformers model; None for BM25.
+        model: the embedding model; None for BM25.
 
     Raises:
-        ConfigurationError: what is needed is not installed, or no model is there.
+        ConfigurationError: what BM25 needs is not installed.
     """
     top_k = min(top_k, len(corpus.nodes))
-    return _bm25(corpus, top_k) if model is None else _nearest(corpus, top_k, Path(model))
+    if model is None:
+        return _bm25(corpus, top_k)
+    return VectorStoreIndex(corpus.nodes, embed_model=model).as_retriever(similarity_top_k=top_k)
 
 
 def _bm25(corpus: Corpus, top_k: int) -> BaseRetriever:
@@ -135,16 +137,22 @@ def _bm25(corpus: Corpus, top_k: int) -> BaseRetriever:
     return retriever
 
 
-def _nearest(corpus: Corpus, top_k: int, model: Path) -> BaseRetriever:
-    if not model.is_dir():
-        raise ConfigurationError(f"{str(model)!r} is not the folder of a sentence-transformers model")
+def load_model(path: str | Path) -> BaseEmbedding:
+    """The sentence-transformers model in a folder; nothing is downloaded.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        ConfigurationError: no folder, or what reads it is not installed.
+    """
+    if not Path(path).is_dir():
+        raise ConfigurationError(f"{str(path)!r} is not the folder of a sentence-transformers model")
     try:
         from llama_index.embeddings.huggingface import HuggingFaceEmbedding
     except ImportError as error:
         raise ConfigurationError(
             "a model needs its reader: pip install 'llama-index-ext-ctxaug[huggingface]'"
         ) from error
-    from llama_index.core import VectorStoreIndex
-
-    embedding: Any = HuggingFaceEmbedding(model_name=str(model))
-    return VectorStoreIndex(corpus.nodes, embed_model=embedding).as_retriever(similarity_top_k=top_k)
+    model: BaseEmbedding = HuggingFaceEmbedding(model_name=str(path))
+    return model

@@ -15,6 +15,7 @@ from llama_index_ext_ctxaug import (
     ConfigurationError,
     PrevNextNodePostprocessor,
     RelevantSegmentsPostprocessor,
+    SectionPostprocessor,
 )
 
 Make = Callable[[BaseDocumentStore], list[BaseNodePostprocessor]]
@@ -23,7 +24,7 @@ _MODES = {"prev": "previous", "previous": "previous", "next": "next", "both": "b
 _NODE_KEYS = {"node_type", "strategy", "top_k", "modules"}
 _STRATEGY_KEYS = {"metrics", "strategy", "speed_threshold", "token_threshold"}
 _EXPLAINED = {
-    "embedding_model": "the command scores no neighbors; nodes stay in reading order",
+    "embedding_model": "with --model PATH nodes are scored by that model, and top_k kept, as AutoRAG does",
     "node_line_name": "node lines have no counterpart",
 }
 
@@ -41,6 +42,7 @@ AUGMENTERS: dict[str, Make] = {
 }
 """What `--augmenter NAME` knows."""
 
+AUGMENTERS["section"] = lambda docstore: [SectionPostprocessor(docstore=docstore, output="passages")]
 AUGMENTERS["relevant-segments"] = lambda docstore: [
     RelevantSegmentsPostprocessor(docstore=docstore, output="passages")
 ]
@@ -61,7 +63,7 @@ class Settings:
 
     Attributes:
         augmenters: by name, each made once the docstore is there.
-        top_k: hits that the systems get; None where the file does not say.
+        top_k: hits that systems get and, scored by a model, nodes that go out; None if not said.
         metrics: names of metrics to choose by; None for the default.
         choice: arguments of `Report.choose`.
         notes: a sentence for each key that has no counterpart.

@@ -12,7 +12,11 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pyarrow import parquet
 
-from llama_index_ext_ctxaug import MetadataReplacementPostProcessor, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import (
+    EmbeddingRescorePostprocessor,
+    MetadataReplacementPostProcessor,
+    PrevNextNodePostprocessor,
+)
 from llama_index_ext_ctxaug.evaluation import (
     BASELINE,
     Outcome,
@@ -28,7 +32,7 @@ from llama_index_ext_ctxaug.evaluation import (
 )
 from llama_index_ext_ctxaug.evaluation.choice import Candidate
 from llama_index_ext_ctxaug.evaluation.cli import ctxaug
-from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+from llama_index_ext_ctxaug.testing import WordEmbedding, docstore_of, hits, linked_document
 
 NODES = linked_document(30)
 
@@ -62,20 +66,27 @@ def test_ar_06_pass_module() -> None:
     assert blocks == [[0.8, 0.1], [0.2, 0.1]]
 
 
-def test_ar_05_contents_are_those_of_the_corpus() -> None:
-    """With the next chunk, ids and contents that go out are those of the corpus, hits with their scores."""
-    seen: list[NodeWithScore] = []
+def test_ar_05_two_for_each_question() -> None:
+    """The next chunk, scored by embeddings, two kept: scores fall, ids and contents are the corpus's."""
+    seen: list[list[NodeWithScore]] = []
 
     def keep(outcome: Outcome) -> float:
-        seen.extend(outcome.nodes)
+        seen.append(list(outcome.nodes))
         return 0.0
 
-    next_one = PrevNextNodePostprocessor(docstore=docstore_of(NODES), neighbor_score="decay")
-    compare(Fixed(RESULTS), {"next": next_one}, ASKED, metrics=[keep], top_k=1)
+    system = [
+        PrevNextNodePostprocessor(docstore=docstore_of(NODES)),
+        EmbeddingRescorePostprocessor(embed_model=WordEmbedding(), top_k=2),
+    ]
+    compare(Fixed(RESULTS), {"next": system}, ASKED, metrics=[keep])
     corpus = {node.node_id: node.text for node in NODES}
-    assert all(corpus[hit.node.node_id] == hit.text for hit in seen)
-    scores = [hit.score for hit in seen]
-    assert all(isinstance(score, float) for score in scores)
+    augmented = seen[1::2]  # every other context is the pass-through's
+    assert [len(nodes) for nodes in augmented] == [2, 2]
+    for nodes in augmented:
+        assert all(corpus[hit.node.node_id] == hit.text for hit in nodes)
+        scores = [hit.score for hit in nodes]
+        assert all(isinstance(score, float) for score in scores)
+        assert scores == sorted(scores, reverse=True)
 
 
 def test_ar_07_run_of_a_file(tmp_path: Path) -> None:

