@@ -8,25 +8,25 @@ from llama_index_ext_ctxaug.evaluation.metrics import (
     EvidencePrecision,
     EvidenceRecall,
     EvidenceWhole,
-    FunctionMetric,
     JudgeMetric,
     LLMCalls,
-    Metric,
-    Outcome,
     Reads,
     Repeated,
+    Seconds,
+    Tokens,
+    default_metrics,
+    judges,
+)
+from llama_index_ext_ctxaug.evaluation.outcome import FunctionMetric, Metric, Outcome
+from llama_index_ext_ctxaug.evaluation.questions import Evidence, Question, check_questions, load_questions
+from llama_index_ext_ctxaug.evaluation.ranking import (
     RetrievalF1,
     RetrievalMAP,
     RetrievalMRR,
     RetrievalNDCG,
     RetrievalPrecision,
     RetrievalRecall,
-    Seconds,
-    Tokens,
-    default_metrics,
-    judges,
 )
-from llama_index_ext_ctxaug.evaluation.questions import Evidence, Question, check_questions, load_questions
 from llama_index_ext_ctxaug.evaluation.report import Report
 from llama_index_ext_ctxaug.evaluation.rows import Row
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE

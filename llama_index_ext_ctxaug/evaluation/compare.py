@@ -23,8 +23,9 @@ from llama_index.core.utils import get_tokenizer, get_tqdm_iterable
 
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
-from llama_index_ext_ctxaug.evaluation.metrics import Metric, Outcome, check_metrics, default_metrics
+from llama_index_ext_ctxaug.evaluation.metrics import check_metrics, default_metrics
 from llama_index_ext_ctxaug.evaluation.observing import Counter
+from llama_index_ext_ctxaug.evaluation.outcome import Metric, Outcome
 from llama_index_ext_ctxaug.evaluation.questions import Question
 from llama_index_ext_ctxaug.evaluation.report import Report
 from llama_index_ext_ctxaug.evaluation.rows import Journal, Row

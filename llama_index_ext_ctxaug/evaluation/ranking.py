@@ -1,0 +1,104 @@
+"""Rank metrics on node ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.outcome import Metric, Outcome
+
+
+class IdMetric(Metric):
+    """A rank metric on node ids, by ir-measures (extra `eval`).
+
+    One node of each group of `expected_ids` is wanted, as in AutoRAG: the first of a group in the result
+    stands for the group, further ones of it are left out of the ranking. Every node counts once.
+    """
+
+    measure: ClassVar[str]
+
+    def score(self, outcome: Outcome) -> float | None:
+        """The measure over the ranking of groups."""
+        groups = outcome.question.expected_ids
+        if not groups:
+            return None
+        ranking = _group_ranking(outcome.node_ids, groups)
+        return _measure(self.measure, ranking, [_group_name(number) for number in range(len(groups))])
+
+
+class RetrievalRecall(IdMetric):
+    """Share of the groups of which a node is in the context."""
+
+    name, measure, quality = "retrieval_recall", "R", True
+
+
+class RetrievalNDCG(IdMetric):
+    """Normalized discounted cumulative gain (Järvelin and Kekäläinen 2002)."""
+
+    name, measure = "retrieval_ndcg", "nDCG"
+
+
+class RetrievalMRR(IdMetric):
+    """One divided by the rank of the first expected node."""
+
+    name, measure = "retrieval_mrr", "RR"
+
+
+class RetrievalMAP(IdMetric):
+    """Average precision over the groups."""
+
+    name, measure = "retrieval_map", "AP"
+
+
+class RetrievalPrecision(Metric):
+    """Share of the context's nodes that are expected; it punishes a neighbor that completes a hit."""
+
+    name = "retrieval_precision"
+
+    def score(self, outcome: Outcome) -> float | None:
+        """Precision over the distinct node ids."""
+        expected = [id_ for group in outcome.question.expected_ids for id_ in group]
+        return _measure("P", outcome.node_ids, expected) if expected else None
+
+
+class RetrievalF1(Metric):
+    """Harmonic mean of recall by groups and precision by nodes."""
+
+    name = "retrieval_f1"
+
+    def score(self, outcome: Outcome) -> float | None:
+        """The harmonic mean, 0 where both are 0."""
+        recall, precision = RetrievalRecall().score(outcome), RetrievalPrecision().score(outcome)
+        if recall is None or precision is None:
+            return None
+        return 2 * recall * precision / (recall + precision) if recall + precision else 0.0
+
+
+def _group_name(number: int) -> str:
+    return f"group {number}"
+
+
+def _group_ranking(ids: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]:
+    group_of = {id_: number for number, group in reversed(list(enumerate(groups))) for id_ in group}
+    return list(
+        dict.fromkeys(_group_name(group_of[id_]) if id_ in group_of else f"node {id_}" for id_ in ids)
+    )
+
+
+def _measure(name: str, ranking: Sequence[str], relevant: Sequence[str]) -> float:
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise ConfigurationError(
+            "metrics on node ids need ir-measures: pip install 'llama-index-ext-ctxaug[eval]'"
+        ) from error
+    if not ranking:
+        return 0.0
+    measure = getattr(ir_measures, name)
+    if name in ("R", "P"):
+        measure = measure @ len(ranking)
+    run = [ir_measures.ScoredDoc("q", id_, float(-rank)) for rank, id_ in enumerate(ranking)]
+    qrels = [ir_measures.Qrel("q", id_, 1) for id_ in dict.fromkeys(relevant)]
+    [result] = ir_measures.iter_calc([measure], qrels, run)
+    return float(result.value)
