@@ -178,7 +178,8 @@ class _Joiner:
             if not chunk.follows:
                 self._append(self.hole_separator, chunk)
             elif self._of_other_document(chunk):
-                self._append(self.chunk_separator, chunk)
+                # A page begins a line: no parser keeps the line break between two documents.
+                self._append(self.chunk_separator or ("" if self._tail(1).isspace() else "\n"), chunk)
             else:
                 self._by_text(chunk)
             self._restart(chunk, holds)

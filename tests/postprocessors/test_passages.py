@@ -281,7 +281,7 @@ def test_a_hit_that_lost_its_links_still_names_its_source(postprocess: Postproce
     ],
 )
 def test_pages_share_no_text(postprocess: Postprocess, pages: list[str], offsets: bool):
-    """Pages are documents of their own: equal pages, headers and footers all stay, each once."""
+    """Pages are documents of their own: equal pages, headers and footers all stay, each on a new line."""
     documents = [
         linked_document(
             [text],
@@ -291,9 +291,7 @@ def test_pages_share_no_text(postprocess: Postprocess, pages: list[str], offsets
         )
         for number, text in enumerate(pages)
     ]
-    augmenter = passages_of(
-        docstore_of(*documents), num_nodes=2, document_key="file_path", chunk_separator="\n"
-    )
+    augmenter = passages_of(docstore_of(*documents), num_nodes=2, document_key="file_path")
     (passage,) = postprocess(augmenter, hits(documents[1], [0]))
     assert texts([passage]) == ["\n".join(pages)]
     provenance = read_provenance(passage.node)
