@@ -83,7 +83,8 @@ def recorder() -> Any:
 def test_events(postprocess: Any, recorder: Recorder) -> None:
     """A call reports its start, and its end with reads, added nodes and stop reasons."""
     nodes = linked_document(5)
-    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=2)
+    store = ObservedDocstore(docstore_of(nodes))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=2)
     postprocess(augmenter, hits(nodes, [1, 1]), query_str="what?")
     start, end = recorder.events
     assert isinstance(start, ContextAugmentationStartEvent)
@@ -91,7 +92,8 @@ def test_events(postprocess: Any, recorder: Recorder) -> None:
     assert isinstance(end, ContextAugmentationEndEvent)
     assert end.added_node_ids == [nodes[0].node_id, nodes[2].node_id, nodes[3].node_id]
     assert end.num_nodes == 4
-    assert end.rounds == 2
+    assert end.rounds == len(store.batches) == 2
+    assert end.reads == len(store.node_reads) + len(store.document_reads)
     assert end.stop_reasons == {"document_end": 1, "count": 1}
 
 
@@ -266,3 +268,40 @@ def test_verbose_details_stay_out_of_the_log(postprocess: Any, caplog: pytest.Lo
     with caplog.at_level(logging.DEBUG, logger="llama_index_ext_ctxaug"):
         postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [1]))
     assert caplog.messages == []
+
+
+def test_augmenting_twice_is_augmenting_once(postprocess: Any) -> None:
+    """Neighbors that an augmenter added do not grow again, alone or in the company of their hits."""
+    nodes = linked_document(12)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=2)
+    once = postprocess(augmenter, hits(nodes, [5]))
+    assert ids(postprocess(augmenter, once)) == ids(once)
+    assert ids(postprocess(augmenter, once[:1])) == ids(once[:1])
+
+
+def test_pages_are_ordered_by_the_key_that_is_named(postprocess: Any) -> None:
+    """page_key names the metadata that orders the documents of a file."""
+    pages = [
+        linked_document(1, source_id=f"d{n}", metadata={"file": "f", "sheet": n, "page_label": -n})
+        for n in range(3)
+    ]
+    parameters = {"docstore": docstore_of(*reversed(pages)), "num_nodes": 2, "document_key": "file"}
+    by_sheet = PrevNextNodePostprocessor(page_key="sheet", **parameters)
+    assert ids(postprocess(by_sheet, hits(pages[0], [0]))) == [page[0].node_id for page in pages]
+
+
+def test_both_ends_say_why_growth_ended(postprocess: Any) -> None:
+    """The first and last node of a run say why growth ended there; a document's end counts before a count."""
+    nodes = linked_document(6)
+    nodes[4].metadata["tenant"] = "b"
+    augmenter = PrevNextNodePostprocessor(
+        docstore=docstore_of(nodes),
+        mode="both",
+        num_nodes=2,
+        neighbor_filters=lambda node: "tenant" not in node.metadata,
+    )
+    result = postprocess(augmenter, hits(nodes, [1, 2]))
+    first, last = read_provenance(result[0].node), read_provenance(result[-1].node)
+    assert first
+    assert last
+    assert (first.stopped_previous, last.stopped_next) == ("document_end", "filter")
