@@ -160,7 +160,10 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         return cls.__name__
 
     def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
-        """The policy: decide which chunks go out, by growing from the hits or by editing the chunks."""
+        """The policy: decide which chunks go out, by growing from the hits or by editing the chunks.
+
+        A policy that reads nothing may be a plain method that returns None.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no policy: it has no _choose")
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
@@ -177,7 +180,9 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         growth = self._new_growth(hits)
         writer = Writer(self, growth, self._emit)
         try:
-            yield from self._choose(growth, query)
+            choosing: Flow[None] | None = self._choose(growth, query)
+            if choosing is not None:
+                yield from choosing
             yield from self._report_missing(growth)
             passages = self._passages(growth)
             yield from growth.reader.fetch([Want(nodes=writer.frames_to_read(passages))])

@@ -205,6 +205,21 @@ def test_a_policy_of_ones_own(postprocess: Any) -> None:
     assert augmenter.to_dict()["class_name"] == "NextOfBest"
 
 
+class BestAlone(ContextAugmenter):
+    """Lets the best hit go out and no other."""
+
+    def _choose(self, growth: Growth, query: QueryBundle | None) -> None:  # type: ignore[override]
+        best = next(iter(growth.hits))
+        growth.chunks = {best: growth.hits[best]}
+
+
+def test_a_policy_that_reads_nothing_is_a_plain_method(postprocess: Any) -> None:
+    """A policy need not be a generator."""
+    nodes = linked_document(3)
+    result = postprocess(BestAlone(docstore=docstore_of(nodes)), hits(nodes, [2, 0]))
+    assert ids(result) == [nodes[2].node_id]
+
+
 async def test_concurrent_calls_share_nothing() -> None:
     """Calls that run at once on one postprocessor give each its own result."""
     documents = [linked_document(20, source_id=f"doc{number}") for number in range(8)]
