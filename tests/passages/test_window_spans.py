@@ -69,10 +69,11 @@ def test_windows_of_any_text_cover_it_within_the_limit(
 def test_no_emoji_accent_word_or_number_is_cut(count: Callable[[str], int], text: str, window: int) -> None:
     """A window never begins or ends inside a cluster, nor inside a word or number that fits."""
     clusters = {span.start for span in cluster_spans(text, Span(0, len(text)))} | {len(text)}
+    # Beside a letter of another script a word or number is only a part of a longer one, which may not fit.
     inside = {
         place
-        for match in re.finditer(r"[^\W\u3040-\uffff]+(?:[.,'’:/-][^\W\u3040-\uffff]+)*", text)
-        if count(match[0]) < window
+        for match in re.finditer(r"\w+(?:[.,':/-]\w+)*", text, re.ASCII)
+        if count(match[0]) < window and text[max(0, match.start() - 1) : match.end() + 1].isascii()
         for place in range(match.start() + 1, match.end())
     }
     for one in cut(text, window, max(1, window // 4), count):
