@@ -126,10 +126,13 @@ class Growth:
         return list(self._joined[1])
 
     def _read_ahead(self, reaches: Mapping[str, Reach]) -> Iterator[Task[None]]:
+        """Where one hit reaches far, all are read by the documents' order: others cost no more rounds."""
+        ahead: dict[str, tuple[int, int]] = {}
         for hit_id, reach in reaches.items():
             most = UNBOUNDED if reach.read_ahead is None else reach.read_ahead
-            previous, next_ = min(reach.previous, most), min(reach.next, most)
-            if max(previous, next_) >= PREFETCH_HOPS:
+            ahead[hit_id] = (min(reach.previous, most), min(reach.next, most))
+        if max(map(max, ahead.values()), default=0) >= PREFETCH_HOPS:
+            for hit_id, (previous, next_) in ahead.items():
                 yield read_ahead(self.links, self.hits[hit_id].node, previous, next_)
 
     def _tasks(self, reaches: Mapping[str, Reach]) -> Iterator[Task[Walk]]:

@@ -44,6 +44,12 @@ _NAMED = re.compile(
 _DECIMAL = re.compile(r"\s{0,3}(\d{1,2}(?:\.\d{1,3}){1,4})\.?[ \t　]+(.*)$")
 _SINGLE = re.compile(r"\s{0,3}(?:(\d{1,2})([.、．]?)|([IVX]{1,5})(\.))[ \t　]*(.*)$")
 
+_MARKS: Mapping[TextHeadingKind, tuple[str, ...]] = {
+    "markdown": ("#", "===", "---"),
+    "underlined": tuple(mark * 3 for mark in "~^\"'*+#"),
+}
+"""What a text must hold to have a heading of a kind: most chunks are done with after this glance."""
+
 _UNDERLINE_LEVELS: Mapping[str, int] = {"#": 0, "*": 0, "=": 1, "-": 2, "~": 3, "^": 3}
 _HAN_UNIT_LEVELS: Mapping[str, int] = {"章": 2, "回": 2, "节": 3, "節": 3, "条": 4, "條": 4}
 _NAMED_LEVELS: Mapping[str, int] = {
@@ -104,8 +110,10 @@ def find_headings(text: str, kinds: Iterable[TextHeadingKind] = TEXT_HEADING_KIN
     Returns:
         The headings.
     """
+    rules = [_RULES[kind] for kind in kinds if any(mark in text for mark in _MARKS.get(kind, ("",)))]
+    if not rules:
+        return []
     lines = _lines(text)
-    rules = [_RULES[kind] for kind in kinds]
     headings: list[Heading] = []
     for place, line in enumerate(lines):
         if line.hidden or line.blank:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.schema import MetadataMode, QueryBundle
+from llama_index.core.schema import BaseNode, MetadataMode, QueryBundle
 
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.neighbors.heading_lines import TextHeadingKind
+from llama_index_ext_ctxaug.neighbors.headings import Sections
+from llama_index_ext_ctxaug.neighbors.links import Direction
+from llama_index_ext_ctxaug.neighbors.section_growth import SectionSide
+from llama_index_ext_ctxaug.neighbors.walking import Limit
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.segments import (
     RSEParameters,
@@ -33,10 +39,11 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
     """Chooses, for a number of tokens, the chunks of the hits' documents that hold most of the evidence.
 
     Retrieve widely (`similarity_top_k=100`) and let this choose. Every hit and the chunks beside it
-    compete. A chunk is as relevant as its place in the range of the pool's scores and the share of the
-    query's words in its text say, each squared, and it lends relevance to the chunks around it
-    (`passages.segments.spread`). The most relevant go out until `token_budget` is full. So a lone hit
-    stays alone, and where hits lie close, what is between and around them comes along.
+    compete, the more chunks the more relevant the hit. A chunk is as relevant as its place in the range of
+    the pool's scores and the share of the query's words in its text say, each squared, and it lends
+    relevance to the chunks around it (`passages.segments.spread`), within its section. The most relevant go
+    out until `token_budget` is full. So a lone hit stays alone, and where hits lie close, what is between
+    and around them comes along.
 
     `method="rse"` is relevant segment extraction as dsRAG has it: runs of chunks with the greatest sums of
     score less penalty. `method="documents"` is QAnything's rule: hits of at most two documents are given
@@ -46,7 +53,8 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
     tells their order. A query makes it better and is not needed. Scores may be of any scale, or None.
 
     **Guarantees**: the text that goes out is within `token_budget`, unless the best chunk alone is over it;
-    chunks that do not fit are passed over for smaller ones. One batched read for each step of `reach`.
+    chunks that do not fit are passed over for smaller ones. Two batched reads where the store knows the
+    order of its documents, else one for each step of `reach`.
     Unlike with other augmenters, dropping hits is the purpose: those that do not go out are named in the end
     event's details, without a warning.
 
@@ -69,12 +77,15 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         description='"spread": relevance lent to neighbors; "rse": dsRAG\'s rule; "documents": QAnything\'s.',
     )
     reach: int = Field(
-        default=2,
+        default=6,
         ge=0,
-        description="Chunks on each side of a hit that are candidates; gaps of twice that close.",
+        description="Chunks on each side of the most relevant hit that are candidates; of other hits in "
+        "proportion to their relevance (for method='rse' of every hit).",
     )
-    grow_above: float = Field(
-        default=0.0, ge=0, le=1, description="Only hits that stand at least so high in the pool's range grow."
+    heading_kinds: tuple[TextHeadingKind, ...] = Field(
+        default=("markdown", "underlined"),
+        description="Kinds of headings to look for in the text of chunks: relevance does not reach over "
+        "them, nor over a change of the section that metadata names.",
     )
     preset: Literal["balanced", "precision", "find_all"] = Field(
         default="balanced", description="dsRAG's parameters under this name, for method='rse'."
@@ -101,33 +112,30 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
             return
         hits = list(growth.hits.values())
         heights = dict(zip(growth.hits, standing([hit.score for hit in hits]), strict=True))
-        growing = [id_ for id_, height in heights.items() if height >= self.grow_above]
-        yield from growth.grow(dict.fromkeys(growing, Reach(self.reach, self.reach)))
-        runs = growth.passages()
         if self.method == "spread":
-            growth.worth = self._spread(runs, heights, query)
-        else:
-            growth.worth = self._rse(runs, heights, hits)
-            growth.chunks = {id_: chunk for id_, chunk in growth.chunks.items() if id_ in growth.worth}
+            yield from self._spread(growth, heights, query_terms(query.query_str) if query else [])
+            return
+        yield from growth.grow(dict.fromkeys(heights, Reach(self.reach, self.reach)))
+        growth.worth = self._rse(growth.passages(), heights, hits)
+        growth.chunks = {id_: chunk for id_, chunk in growth.chunks.items() if id_ in growth.worth}
 
-    def _spread(
-        self, runs: Sequence[Passage], heights: dict[str, float], query: QueryBundle | None
-    ) -> dict[str, float]:
-        """What each candidate is worth: its own relevance and what its neighbors lend it."""
+    def _spread(self, growth: Growth, heights: dict[str, float], terms: Sequence[str]) -> Flow[None]:
+        """Grow hits by what they are worth alone; then what each candidate is worth beside the others."""
+        sections = Sections(kinds=self.heading_kinds)
+        own = _own_relevance(list(growth.hits.values()), heights, terms)
+        most = max(own)
+        yield from growth.grow(
+            {
+                id_: Reach(hops, hops, _within_section(sections, hit.node))
+                for (id_, hit), value in zip(growth.hits.items(), own, strict=True)
+                if (hops := round(self.reach * math.sqrt(value / most)))
+            }
+        )
+        runs = growth.passages()
         chunks = [chunk for run in runs for chunk in run.chunks]
-        terms = query_terms(query.query_str) if query is not None else []
-        shares = term_shares([_text(chunk) for chunk in chunks], terms) if terms else [0.0] * len(chunks)
-        own = [
-            heights.get(chunk.node.node_id, 0.0) ** 2 + share**2
-            for chunk, share in zip(chunks, shares, strict=True)
-        ]
-        ends = list(accumulate(len(run.chunks) for run in runs))
-        worth = [
-            value
-            for run, end in zip(runs, ends, strict=True)
-            for value in spread(own[end - len(run.chunks) : end])
-        ]
-        return {chunk.node.node_id: value for chunk, value in zip(chunks, worth, strict=True)}
+        own = _own_relevance(chunks, heights, terms)
+        worth = chain.from_iterable(spread(part) for part in _in_sections(runs, own, sections))
+        growth.worth = {chunk.node.node_id: value for chunk, value in zip(chunks, worth, strict=True)}
 
     def _rse(
         self, runs: Sequence[Passage], heights: dict[str, float], hits: Sequence[Chunk]
@@ -182,6 +190,35 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
                     # Contradicting links can leave a run without a hit: nothing of it is between hits.
                     if not places or not places[0] <= place <= places[-1]:
                         del growth.chunks[chunk.node.node_id]
+
+
+def _own_relevance(chunks: Sequence[Chunk], heights: dict[str, float], terms: Sequence[str]) -> list[float]:
+    """The relevance of each chunk by its own score and text: more than 0 for hits."""
+    shares = term_shares([_text(chunk) for chunk in chunks], terms)
+    return [
+        heights.get(chunk.node.node_id, 0.0) ** 2 + share**2
+        for chunk, share in zip(chunks, shares, strict=True)
+    ]
+
+
+def _within_section(sections: Sections, hit: BaseNode) -> Callable[[Direction], Limit]:
+    """Growth of a hit ends where its section does."""
+    return lambda direction: SectionSide(sections, lambda node: 0, 0, direction, hit)
+
+
+def _in_sections(
+    runs: Sequence[Passage], values: Sequence[float], sections: Sections
+) -> Iterator[Sequence[float]]:
+    """The values of the chunks of all runs, in lists that end where a run or a section ends."""
+    start = place = 0
+    for run in runs:
+        for before, chunk in zip((None, *run.chunks), run.chunks, strict=False):
+            if before is not None and sections.border(before.node, chunk.node) is not None:
+                yield values[start:place]
+                start = place
+            place += 1
+        yield values[start:place]
+        start = place
 
 
 def _text(chunk: Chunk) -> str:

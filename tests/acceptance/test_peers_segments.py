@@ -14,11 +14,9 @@ def texts(result: list) -> list[str]:
 
 
 def test_vb_01_only_good_hits_grow(postprocess: Postprocess) -> None:
-    """VB-01: of scores 1.0 and 0.5 with a threshold of 80% only the first grows; hits keep their scores."""
+    """VB-01: where the best hit grows by one, that with score 1.0 grows and that with 0.5 does not."""
     nodes = linked_document(30)
-    augmenter = RelevantSegmentsPostprocessor(
-        docstore=docstore_of(nodes), reach=1, grow_above=0.8, token_budget=None
-    )
+    augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), reach=1, token_budget=None)
     out = postprocess(augmenter, hits(nodes, [5, 20], [1.0, 0.5]))
     assert texts(out) == [nodes[n].text for n in (4, 5, 6, 20)]
     assert [hit.score for hit in out] == [None, 1.0, None, 0.5]
@@ -27,9 +25,7 @@ def test_vb_01_only_good_hits_grow(postprocess: Postprocess) -> None:
 def test_vb_01_a_chunk_beside_that_is_a_hit_keeps_its_score(postprocess: Postprocess) -> None:
     """VB-01: a neighbor that was itself retrieved is there once, with its own score."""
     nodes = linked_document(30)
-    augmenter = RelevantSegmentsPostprocessor(
-        docstore=docstore_of(nodes), reach=1, grow_above=0.8, token_budget=None
-    )
+    augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), reach=1, token_budget=None)
     out = postprocess(augmenter, hits(nodes, [5, 6], [1.0, 0.5]))
     assert texts(out) == [nodes[n].text for n in (4, 5, 6)]
     assert [hit.score for hit in out] == [None, 1.0, 0.5]

@@ -82,13 +82,68 @@ def test_scores_of_any_scale(postprocess: Postprocess, scale: str, method: str) 
     assert order[-1] not in places(nodes, out)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_small_pool_goes_out_whole(postprocess: Postprocess, count: int) -> None:
-    """Of few hits all go out, with neighbors on both sides, where the budget has room."""
-    nodes = linked_document(60)
-    found = hits(nodes, [10 * number + 5 for number in range(count)])
-    out = postprocess(segments(nodes), found)
-    assert places(nodes, out) == [10 * n + 5 + d for n in range(count) for d in (-2, -1, 0, 1, 2)]
+@pytest.mark.parametrize(
+    ("count", "reaches"), [(1, [6]), (2, [6, 2]), (5, [6, 5, 4, 2, 1])], ids=["one", "two", "five"]
+)
+def test_a_small_pool_goes_out_whole(postprocess: Postprocess, count: int, reaches: list[int]) -> None:
+    """Of few hits all go out where the budget has room, the better with more of their neighbors."""
+    nodes = linked_document(90)
+    at = [15 * number + 8 for number in range(count)]
+    out = postprocess(segments(nodes), hits(nodes, at, [0.9, 0.8, 0.72, 0.6, 0.5][:count]))
+    assert places(nodes, out) == [
+        place + step for place, far in zip(at, reaches, strict=True) for step in range(-far, far + 1)
+    ]
+
+
+def test_a_hit_with_the_words_of_the_query_reaches_farther(postprocess: Postprocess) -> None:
+    """What a hit's text says counts for its reach as well as its score."""
+    texts = [f"Words of every kind stand in chunk {number}" for number in range(40)]
+    texts[30] = "The zebra crossed the road in chunk 30"
+    nodes = linked_document(texts)
+    found = hits(nodes, [5, 15, 30], [0.9, 0.5, 0.1])
+    out = postprocess(segments(nodes, token_budget=None), found, query_str="Where did the zebra go?")
+    assert [place for place in places(nodes, out) if place > 20] == list(range(24, 37))
+    out = postprocess(segments(nodes, token_budget=None), found)
+    assert [place for place in places(nodes, out) if place > 20] == list(range(28, 33))
+
+
+def chapters(headings: dict[int, str], metadata: dict[int, str]) -> list[TextNode]:
+    """30 chunks, some of which open with a heading; from a key of `metadata` on, chunks name a section."""
+    texts = [f"{headings.get(n, '')}Words of every kind stand in chunk {n}" for n in range(30)]
+    nodes = linked_document(texts)
+    section = ""
+    for place, node in enumerate(nodes):
+        section = metadata.get(place, section)
+        if section:
+            node.metadata["header_path"] = section
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("headings", "metadata"),
+    [
+        ({8: "# One\n", 12: "# Two\n"}, {}),
+        ({8: "One\n===\n", 12: "Two\n---\n"}, {}),
+        ({}, {0: "/Zero/", 8: "/One/", 12: "/Two/"}),
+    ],
+    ids=["markdown", "underlined", "metadata"],
+)
+def test_headings_bound_segments(
+    postprocess: Postprocess, headings: dict[int, str], metadata: dict[int, str]
+) -> None:
+    """A hit reaches to the ends of its section and no farther."""
+    nodes = chapters(headings, metadata)
+    out = postprocess(segments(nodes, token_budget=None), hits(nodes, [10]))
+    assert places(nodes, out) == [8, 9, 10, 11]
+
+
+def test_relevance_is_not_lent_over_a_heading(postprocess: Postprocess) -> None:
+    """A chunk between two hits gains by both, unless a heading parts it from one of them."""
+    nodes = chapters({12: "## Two\n"}, {})
+    found = hits(nodes, [10, 12, 20], [0.9, 0.8, 0.1])
+    assert places(nodes, postprocess(segments(nodes, token_budget=26), found)) == [9, 10, 12]
+    without = segments(nodes, token_budget=26, heading_kinds=())
+    assert places(nodes, postprocess(without, found)) == [10, 11, 12]
 
 
 def test_the_budget_drops_hits_without_a_warning(
@@ -121,8 +176,8 @@ def test_one_chunk_over_the_budget_is_kept() -> None:
 def test_without_a_budget_all_candidates_go_out(postprocess: Postprocess) -> None:
     """With token_budget=None every hit and every chunk in reach goes out."""
     nodes = linked_document(30)
-    out = postprocess(segments(nodes, token_budget=None, reach=1), hits(nodes, [5, 20]))
-    assert places(nodes, out) == [4, 5, 6, 19, 20, 21]
+    out = postprocess(segments(nodes, token_budget=None, reach=3), hits(nodes, [5, 20], [0.9, 0.1]))
+    assert places(nodes, out) == [2, 3, 4, 5, 6, 7, 8, 19, 20, 21]
 
 
 def test_documents_and_filters_bound_segments(postprocess: Postprocess) -> None:
@@ -138,12 +193,12 @@ def test_documents_and_filters_bound_segments(postprocess: Postprocess) -> None:
     assert refused not in {node.node_id for node in added}
 
 
-def test_one_batched_read_for_each_step_of_reach(postprocess: Postprocess) -> None:
-    """A pool of 100 hits is grown in as many reads as `reach` has steps, each node read once."""
-    nodes = linked_document(1000)
+def test_two_batched_reads(postprocess: Postprocess) -> None:
+    """A pool of 100 hits is grown in two reads, whatever the reach, and no node is read twice."""
+    nodes = linked_document(2000)
     store = ObservedDocstore(docstore_of(nodes))
-    augmenter = RelevantSegmentsPostprocessor(docstore=store, reach=2)
-    postprocess(augmenter, hits(nodes, range(0, 1000, 10), [1 - rank / 200 for rank in range(100)]))
+    augmenter = RelevantSegmentsPostprocessor(docstore=store)
+    postprocess(augmenter, hits(nodes, range(0, 2000, 20), [1 - rank / 200 for rank in range(100)]))
     assert len(store.batches) == 2
     assert len(set(store.node_reads)) == len(store.node_reads)
 
