@@ -1,23 +1,23 @@
-"""What `evidence.py` measures on: documents, questions, exact evidence; chunks; hits of a retriever."""
+"""What `evidence.py` measures on: documents, questions, exact evidence; and chunks of them."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from pydoc_data.topics import topics
 
 import numpy as np
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import Document, NodeWithScore, TextNode
+from llama_index.core.schema import Document, TextNode
 from llama_index.core.utils import get_tokenizer
 
 OWN_QUESTIONS = Path(__file__).parent / "data" / "python_topics.json"
-_WORD = re.compile(r"[^\W_]+")
+
+Span = tuple[str, int, int]
+"""A document, the first of its characters, and the end of them, exclusive."""
 
 
 @dataclass
@@ -52,12 +52,12 @@ class Chunks:
 
     Attributes:
         nodes: the chunks, linked, document after document.
-        spans: the document and the characters of each, by node id.
+        spans: where the text of each stands, by node id.
         tokens: tokens of each, by node id.
     """
 
     nodes: list[TextNode]
-    spans: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,7 +103,9 @@ def load_corpus(folder: Path) -> Corpus:
 
 def cut(corpus: Corpus, size: int) -> Chunks:
     """Cut by LlamaIndex's splitter without overlap, offsets noted, ids that tell document and place."""
-    splitter = SentenceSplitter(chunk_size=size, chunk_overlap=0)
+    splitter = SentenceSplitter(
+        chunk_size=size, chunk_overlap=0, id_func=lambda place, document: f"{document.node_id}-{place}"
+    )
     nodes: list[TextNode] = []
     for id_, text in corpus.documents.items():
         found = splitter.get_nodes_from_documents([Document(id_=id_, text=text)])
@@ -125,67 +127,37 @@ class Evidence:
         text = corpus.documents[question.document]
         wanted = np.zeros(len(text) + 1, dtype=np.int64)
         for start, end in question.spans:
-            wanted[start:end] = [not character.isspace() for character in text[start:end]]
-        self._document, self._wanted = question.document, wanted
-        self.total = int(wanted.sum())
+            wanted[start + 1 : end + 1] = [not character.isspace() for character in text[start:end]]
+        self._document, self._before = question.document, np.cumsum(wanted)
+        self.total = int(self._before[-1])
         self.parts = len(question.spans)
 
-    def covered(self, spans: Iterable[tuple[str, int, int]]) -> int:
-        """Characters of the evidence that these spans hold, each once."""
-        left = self._wanted.copy()
-        for document, start, end in spans:
-            if document == self._document:
-                left[start:end] = 0
-        return self.total - int(left.sum())
+    def covered(self, spans: Iterable[Span]) -> int:
+        """Characters of the evidence that these spans hold; spans may not overlap (see `distinct`)."""
+        return sum(
+            int(self._before[end] - self._before[start])
+            for document, start, end in spans
+            if document == self._document
+        )
 
 
-def bm25(texts: Sequence[str], queries: Sequence[str], k1: float = 1.5, b: float = 0.75) -> np.ndarray:
-    """Okapi BM25 over words, and over pairs of characters where spaces part no words."""
-    lists = [_tokens(text) for text in texts]
-    mean = sum(map(len, lists)) / len(lists)
-    postings: dict[str, list[tuple[int, float]]] = {}
-    for place, tokens in enumerate(lists):
-        length = k1 * (1 - b + b * len(tokens) / mean)
-        for token, count in Counter(tokens).items():
-            postings.setdefault(token, []).append((place, count * (k1 + 1) / (count + length)))
-    scores = np.zeros((len(queries), len(texts)), dtype=np.float32)
-    for row, query in enumerate(queries):
-        for token in set(_tokens(query)) & postings.keys():
-            found = postings[token]
-            weight = math.log(1 + (len(texts) - len(found) + 0.5) / (len(found) + 0.5))
-            places, values = zip(*found, strict=True)
-            scores[row, list(places)] += weight * np.array(values)
-    return scores
+def distinct(spans: Iterable[Span]) -> list[Span]:
+    """The same characters, each once, in spans that do not touch."""
+    joined: list[Span] = []
+    for document, start, end in sorted(spans):
+        if joined and joined[-1][0] == document and start <= joined[-1][2]:
+            joined[-1] = (document, joined[-1][1], max(end, joined[-1][2]))
+        else:
+            joined.append((document, start, end))
+    return joined
 
 
-def _tokens(text: str) -> list[str]:
-    tokens = []
-    for word in _WORD.findall(text.lower()):
-        tokens += [word[i : i + 2] for i in range(len(word) - 1)] or [word] if word[0] >= "\u2e80" else [word]
-    return tokens
+def length(spans: Iterable[Span]) -> int:
+    """Characters of all spans."""
+    return sum(end - start for _, start, end in spans)
 
 
-def cosine(texts: Sequence[str], queries: Sequence[str], model: str, cache: Path | None) -> np.ndarray:
-    """Cosine by an embedding model; with `cache` the vectors are kept in files of this prefix."""
-    vectors = []
-    for kind, strings in (("chunks", texts), ("questions", queries)):
-        path = cache.with_name(f"{cache.name}-{kind}.npy") if cache else None
-        if path and path.exists():
-            vectors.append(np.load(path))
-            continue
-        from sentence_transformers import SentenceTransformer
-
-        found = SentenceTransformer(model).encode(list(strings), normalize_embeddings=True)
-        vectors.append(np.asarray(found, dtype=np.float32))
-        if path:
-            np.save(path, vectors[-1])
-    return vectors[1] @ vectors[0].T
-
-
-def pools(scores: np.ndarray, nodes: Sequence[TextNode], size: int) -> list[list[NodeWithScore]]:
-    """For each question its best hits, best first; equal scores in reading order."""
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :size]
-    return [
-        [NodeWithScore(node=nodes[place], score=float(scores[row, place])) for place in places]
-        for row, places in enumerate(best)
-    ]
+def spread_out(count: int, most: int) -> list[int]:
+    """At most so many of the first numbers, evenly, since questions beside each other ask of one document."""
+    most = min(most, count)
+    return [place * count // most for place in range(most)]

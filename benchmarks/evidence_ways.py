@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from evidence_data import Chunks
-from llama_index.core.postprocessor import MetadataReplacementPostProcessor
+from evidence_data import Chunks, Span, distinct
+from llama_index.core.postprocessor import MetadataReplacementPostProcessor as UpstreamReplacement
 from llama_index.core.postprocessor import PrevNextNodePostprocessor as UpstreamPrevNext
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import AutoMergingRetriever, BaseRetriever
 from llama_index.core.schema import (
+    BaseNode,
     MetadataMode,
     NodeRelationship,
     NodeWithScore,
@@ -22,8 +25,14 @@ from llama_index.core.storage import StorageContext
 
 from llama_index_ext_ctxaug import (
     AutoMergingPostprocessor,
+    BRSRPostprocessor,
+    MetadataReplacementPostProcessor,
     PrevNextNodePostprocessor,
     RelevantSegmentsPostprocessor,
+    SectionPostprocessor,
+    SlidingWindowPostprocessor,
+    TokenBudgetPostprocessor,
+    WindowExtractor,
     read_provenance,
 )
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of
@@ -31,110 +40,248 @@ from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of
 FAMILY = 4
 """Chunks under one parent, and parents under one grandparent, for merging."""
 
+RERANKED_HITS = 10
+"""Hits from which a way grows that reranks what it has grown."""
+
+ALL = 10_000
+"""More nodes than any pool grows to, where only the budget is to limit the output."""
+
 Call = Callable[[list[NodeWithScore], str, int], list[NodeWithScore]]
 
 
 class CountingStore(ObservedDocstore):
-    """A docstore that counts the keys that are read."""
+    """A docstore that counts the keys that are read, and builds nodes anew only where it is timed."""
+
+    def __init__(self, nodes: Iterable[BaseNode]) -> None:
+        self._held = {node.node_id: node for node in nodes}
+        self.timed = False
+        super().__init__(docstore_of(list(self._held.values())))
 
     @property
     def reads(self) -> int:
         """Keys read so far."""
         return len(self.node_reads) + len(self.document_reads)
 
+    def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
+        """Nodes by id, those that are not there left out."""
+        if self.timed:
+            return super().get_nodes(node_ids, raise_error)
+        return [self._held[id_] for id_ in node_ids if raise_error or id_ in self._held]
+
+    def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
+        """One node."""
+        if self.timed:
+            return super().get_document(doc_id, raise_error)
+        return self._held[doc_id] if raise_error else self._held.get(doc_id)
+
 
 @dataclass
 class Way:
-    """A way of giving context: hits in, nodes out; it does not know of budgets.
+    """A way of giving context: hits in, nodes out.
 
     Attributes:
         call: the hits, the question, the budget in tokens (0 where it does not matter).
         store: the docstore that it reads.
-        members: chunk ids that a node of the output stands for, where its text is that of several.
+        spans: where the text of a node of the output stands.
+        budgeted: it takes the whole pool and fills the budget by itself.
+        reranked: it embeds what it has grown.
     """
 
     call: Call
     store: CountingStore
-    members: dict[str, list[str]] = field(default_factory=dict)
-
-    def chunks_of(self, hit: NodeWithScore) -> list[str]:
-        """Ids of the chunks whose text a node of the output holds."""
-        provenance = read_provenance(hit.node)
-        if provenance is not None and provenance.pieces:
-            return [piece.node_id for piece in provenance.pieces]
-        return self.members.get(hit.node.node_id, [hit.node.node_id])
-
-    @staticmethod
-    def text(hit: NodeWithScore) -> str:
-        """The text that a model gets of a node."""
-        return str(hit.node.get_content(metadata_mode=MetadataMode.LLM))
+    spans: Callable[[BaseNode], list[Span]]
+    budgeted: bool = False
+    reranked: bool = False
 
 
-class Wide(Way):
-    """A way that takes the whole pool and fills the budget by itself."""
+class Ways:
+    """Makes ways over the same chunks, a method for each kind.
 
+    Args:
+        chunks: the chunks.
+        scorer: ranks nodes by the question, for ways that rerank.
+    """
 
-def ways_over(chunks: Chunks, plain: bool = False) -> dict[str, Way | Wide]:
-    """All ways over these chunks, or the plain one alone."""
-    top = Way(lambda hits, text, budget: hits, CountingStore(docstore_of()))
-    if plain:
-        return {"top-k": top}
-    docstore = CountingStore(docstore_of(chunks.nodes))
+    def __init__(self, chunks: Chunks, scorer: BaseNodePostprocessor) -> None:
+        self.chunks, self.scorer = chunks, scorer
+        self.store = CountingStore(chunks.nodes)
 
-    def fixed(kind: type, **parameters: Any) -> Way:
-        augmenter = kind(docstore=docstore, **parameters)
-        return Way(lambda hits, text, budget: augmenter.postprocess_nodes(hits, query_str=text), docstore)
+    def plain(self) -> Way:
+        """The hits as they are."""
+        return Way(lambda hits, text, budget: hits, self.store, self._spans)
 
-    def chosen(**parameters: Any) -> Wide:
+    def fixed(self, *kinds: Callable[..., BaseNodePostprocessor], **parameters: Any) -> Way:
+        """An augmenter that knows of no budget, and what stands behind it."""
+        return Way(self._chain(*kinds, **parameters), self.store, self._spans)
+
+    def budgeted(
+        self, kind: Callable[..., BaseNodePostprocessor], of_budget: float = 0.0, **fields: Any
+    ) -> Way:
+        """An augmenter with a token budget, on the pool, or on the hits that fill a part of the budget."""
+
         def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
-            augmenter = RelevantSegmentsPostprocessor(
-                docstore=docstore, token_budget=budget, output="passages", **parameters
+            chosen = self._first(hits, budget * of_budget) if of_budget else hits
+            return self._chain(kind, token_budget=budget, **fields)(chosen, text, budget)
+
+        return Way(call, self.store, self._spans, budgeted=True)
+
+    def rescored(
+        self, *kinds: Callable[..., BaseNodePostprocessor], of_budget: float = 0.0, **fields: Any
+    ) -> Way:
+        """What a chain gives, scored anew, and the best of it."""
+
+        def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            chosen = self._first(hits, budget * of_budget) if of_budget else hits[:RERANKED_HITS]
+            nodes = self._chain(*kinds, lambda: self.scorer, **fields)(chosen, text, budget)
+            return TokenBudgetPostprocessor(token_budget=budget, priority="score").postprocess_nodes(nodes)
+
+        return Way(call, self.store, self._spans, budgeted=True, reranked=True)
+
+    def brsr(self, hits: int = RERANKED_HITS, **fields: Any) -> Way:
+        """Sections of the best hits, in windows, reranked."""
+
+        def call(found: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            augmenter = BRSRPostprocessor(
+                docstore=self.store,
+                reranker=self.scorer,
+                top_k=hits,
+                top_n=ALL,
+                max_context_tokens=budget,
+                on_rerank_error="raise",
+                **fields,
             )
-            return augmenter.postprocess_nodes(hits, query_str=text)
+            return augmenter.postprocess_nodes(found, query_str=text)
 
-        return Wide(call, docstore)
+        return Way(call, self.store, self._spans, budgeted=True, reranked=True)
 
-    upstream_merging, our_merging = merging(chunks)
+    def replaced(self, reach: int, upstream: bool = False) -> Way:
+        """Windows in metadata, of the chunks on both sides of each."""
+        nodes, inside = self.chunks.nodes, {}
+        for place, node in enumerate(nodes):
+            around = nodes[max(0, place - reach) : place + reach + 1]
+            inside[node.node_id] = [
+                self.chunks.spans[one.node_id] for one in around if one.ref_doc_id == node.ref_doc_id
+            ]
+        windowed = {node.node_id: node for node in WindowExtractor(window_size=reach)(nodes)}
+        ours = MetadataReplacementPostProcessor("window", merge_overlaps=True)
+
+        def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            found = [NodeWithScore(node=windowed[hit.node.node_id], score=hit.score) for hit in hits]
+            if not upstream:
+                return ours.postprocess_nodes(found)
+            copies = [hit.model_copy(deep=True) for hit in found]  # it changes the nodes that it gets
+            return UpstreamReplacement(target_metadata_key="window").postprocess_nodes(copies)
+
+        def spans(node: BaseNode) -> list[Span]:
+            provenance = read_provenance(node)
+            hits = provenance.hits if provenance else (node.node_id,)
+            return distinct(span for id_ in hits for span in inside[id_])
+
+        return Way(call, self.store, spans)
+
+    def merged(self) -> tuple[Way, Way]:
+        """LlamaIndex's AutoMergingRetriever over parents of 4 chunks and their parents of 4, and ours."""
+        everything, members = _tree(self.chunks)
+        leaves = {node.node_id: node for node in everything}
+        store = CountingStore(everything)
+        retriever = Given()
+        merger = AutoMergingRetriever(
+            retriever, StorageContext.from_defaults(docstore=store), simple_ratio_thresh=0.5
+        )
+        augmenter = AutoMergingPostprocessor(docstore=store)
+
+        def leaves_of(hits: list[NodeWithScore]) -> list[NodeWithScore]:
+            return [NodeWithScore(node=leaves[hit.node.node_id], score=hit.score) for hit in hits]
+
+        def upstream(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            retriever.hits = leaves_of(hits)
+            return merger.retrieve(text)
+
+        def ours(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            return augmenter.postprocess_nodes(leaves_of(hits), query_str=text)
+
+        def spans(node: BaseNode) -> list[Span]:
+            return [self.chunks.spans[id_] for id_ in members.get(node.node_id, [node.node_id])]
+
+        return Way(upstream, store, spans), Way(ours, store, spans)
+
+    def _chain(self, *kinds: Callable[..., BaseNodePostprocessor], **fields: Any) -> Call:
+        """The first with the docstore and these fields, the others behind it."""
+        steps = [kinds[0](docstore=self.store, **fields), *[kind() for kind in kinds[1:]]]
+
+        def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            for step in steps:
+                hits = step.postprocess_nodes(hits, query_str=text)
+            return hits
+
+        return call
+
+    def _first(self, hits: list[NodeWithScore], tokens: float) -> list[NodeWithScore]:
+        """The first hits that have at most so many tokens, but one at least."""
+        count = 0
+        while count < len(hits) and tokens >= (more := self.chunks.tokens[hits[count].node.node_id]):
+            count, tokens = count + 1, tokens - more
+        return hits[: max(1, count)]
+
+    def _spans(self, node: BaseNode) -> list[Span]:
+        provenance = read_provenance(node)
+        if provenance is None or not provenance.pieces:
+            return [self.chunks.spans[node.node_id]]
+        spans = []
+        for piece in provenance.pieces:
+            document, start, end = self.chunks.spans[piece.node_id]
+            if piece.source_start is not None and piece.source_end is not None:
+                start, end = piece.source_start, piece.source_end
+            spans.append((document, start, end))
+        return spans
+
+
+def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
+    """Every way of this package, LlamaIndex and dsRAG, by name."""
+    ways = Ways(chunks, scorer)
+    upstream_merging, our_merging = ways.merged()
+    in_passages = partial(ways.fixed, output="passages")
+    windows = partial(SlidingWindowPostprocessor, window_tokens=128, stride_tokens=64)
+    segments = partial(ways.budgeted, RelevantSegmentsPostprocessor, output="passages")
+    sums = partial(segments, method="rse", overall_max_length=400)
     return {
-        "top-k": top,
-        "LlamaIndex PrevNext, next 1": fixed(UpstreamPrevNext, num_nodes=1, mode="next"),
-        "LlamaIndex PrevNext, both 1": fixed(UpstreamPrevNext, num_nodes=1, mode="both"),
-        "LlamaIndex PrevNext, both 2": fixed(UpstreamPrevNext, num_nodes=2, mode="both"),
-        "LlamaIndex MetadataReplacement, 1 each side": replacement(chunks, docstore, 1),
+        "top-k": ways.plain(),
+        "LlamaIndex PrevNext, next 1": ways.fixed(UpstreamPrevNext, num_nodes=1, mode="next"),
+        "LlamaIndex PrevNext, both 1": ways.fixed(UpstreamPrevNext, num_nodes=1, mode="both"),
+        "LlamaIndex PrevNext, both 2": ways.fixed(UpstreamPrevNext, num_nodes=2, mode="both"),
+        "LlamaIndex MetadataReplacement, 1 each side": ways.replaced(1, upstream=True),
+        "LlamaIndex MetadataReplacement, 2 each side": ways.replaced(2, upstream=True),
         "LlamaIndex AutoMerging, families of 4": upstream_merging,
-        "AutoMerging, families of 4": our_merging,
-        "PrevNext, both 1": fixed(PrevNextNodePostprocessor, num_nodes=1, mode="both", output="passages"),
-        "PrevNext, both 2": fixed(PrevNextNodePostprocessor, num_nodes=2, mode="both", output="passages"),
-        "dsRAG's sums (balanced)": chosen(method="rse", overall_max_length=400),
-        "dsRAG's sums (find_all)": chosen(method="rse", preset="find_all", overall_max_length=400),
-        "dsRAG's sums (penalty 0.2, no minimum)": chosen(
-            method="rse", irrelevant_chunk_penalty=0.2, minimum_value=0.0, overall_max_length=400
+        "dsRAG's sums (balanced)": sums(),
+        "dsRAG's sums (find_all)": sums(preset="find_all"),
+        "dsRAG's sums (penalty 0.2, no minimum)": sums(irrelevant_chunk_penalty=0.2, minimum_value=0.0),
+        "PrevNext, next 1": in_passages(PrevNextNodePostprocessor, num_nodes=1, mode="next"),
+        "PrevNext, both 1": in_passages(PrevNextNodePostprocessor, num_nodes=1, mode="both"),
+        "PrevNext, both 2": in_passages(PrevNextNodePostprocessor, num_nodes=2, mode="both"),
+        "PrevNext, both 1, token_budget": ways.budgeted(
+            PrevNextNodePostprocessor, of_budget=0.5, num_nodes=1, mode="both", output="passages"
         ),
-        "RelevantSegments": chosen(),
+        "PrevNext, both 2, token_budget": ways.budgeted(
+            PrevNextNodePostprocessor, of_budget=0.5, num_nodes=2, mode="both", output="passages"
+        ),
+        "MetadataReplacement, 1 each side": ways.replaced(1),
+        "MetadataReplacement, 2 each side": ways.replaced(2),
+        "AutoMerging, families of 4": our_merging,
+        "Section, 256 a side": in_passages(SectionPostprocessor),
+        "Section, 64 a side": in_passages(SectionPostprocessor, expansion_tokens=64),
+        "Section, windows 128/64": in_passages(SectionPostprocessor, windows),
+        "Section, windows 128/64, rescored": ways.rescored(SectionPostprocessor, windows, output="passages"),
+        "PrevNext, both 1, chunks rescored": ways.rescored(
+            PrevNextNodePostprocessor, of_budget=1.0, num_nodes=1, mode="both"
+        ),
+        "PrevNext, both 1, passages rescored": ways.rescored(
+            PrevNextNodePostprocessor, of_budget=1.0, num_nodes=1, mode="both", output="passages"
+        ),
+        "BRSR, windows 512/128": ways.brsr(),
+        "BRSR, windows 128/64": ways.brsr(window_tokens=128, stride_tokens=64),
+        "RelevantSegments, whole documents": segments(of_budget=0.5, method="documents"),
+        "RelevantSegments": segments(),
     }
-
-
-def replacement(chunks: Chunks, store: CountingStore, reach: int) -> Way:
-    """LlamaIndex's window in metadata, the window being the chunks on both sides of each."""
-    members: dict[str, list[str]] = {}
-    windows: dict[str, str] = {}
-    for place, node in enumerate(chunks.nodes):
-        around = chunks.nodes[max(0, place - reach) : place + reach + 1]
-        inside = [one for one in around if one.ref_doc_id == node.ref_doc_id]
-        members[node.node_id] = [one.node_id for one in inside]
-        windows[node.node_id] = " ".join(one.text for one in inside)
-    postprocessor = MetadataReplacementPostProcessor(target_metadata_key="window")
-
-    def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
-        copies = []
-        for hit in hits:
-            node = hit.node.model_copy(deep=True)
-            node.metadata["window"] = windows[node.node_id]
-            node.excluded_llm_metadata_keys = ["window"]
-            copies.append(NodeWithScore(node=node, score=hit.score))
-        return postprocessor.postprocess_nodes(copies)
-
-    return Way(call, store, members)
 
 
 class Given(BaseRetriever):
@@ -146,11 +293,10 @@ class Given(BaseRetriever):
         return self.hits
 
 
-def merging(chunks: Chunks) -> tuple[Way, Way]:
-    """LlamaIndex's AutoMergingRetriever over parents of 4 chunks and their parents of 4, and ours."""
+def _tree(chunks: Chunks) -> tuple[list[TextNode], dict[str, list[str]]]:
+    """Leaves, parents and grandparents; and the ids of the chunks under each parent."""
     members: dict[str, list[str]] = {}
     level = [node.model_copy(deep=True) for node in chunks.nodes]
-    leaves = {node.node_id: node for node in level}
     everything = list(level)
     for depth in range(2):
         parents: list[TextNode] = []
@@ -170,28 +316,10 @@ def merging(chunks: Chunks) -> tuple[Way, Way]:
             parents.append(parent)
         everything += parents
         level = parents
-    docstore = CountingStore(docstore_of(everything))
-    retriever = Given()
-    merger = AutoMergingRetriever(
-        retriever, StorageContext.from_defaults(docstore=docstore), simple_ratio_thresh=0.5
-    )
-
-    augmenter = AutoMergingPostprocessor(docstore=docstore)
-
-    def leaves_of(hits: list[NodeWithScore]) -> list[NodeWithScore]:
-        return [NodeWithScore(node=leaves[hit.node.node_id], score=hit.score) for hit in hits]
-
-    def upstream(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
-        retriever.hits = leaves_of(hits)
-        return merger.retrieve(text)
-
-    def ours(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
-        return augmenter.postprocess_nodes(leaves_of(hits), query_str=text)
-
-    return Way(upstream, docstore, members), Way(ours, docstore, members)
+    return everything, members
 
 
-def _families(nodes: list[TextNode]) -> list[list[TextNode]]:
+def _families(nodes: Sequence[TextNode]) -> list[list[TextNode]]:
     """Neighbors of one document, four at a time."""
     families: list[list[TextNode]] = []
     for node in nodes:
@@ -201,3 +329,8 @@ def _families(nodes: list[TextNode]) -> list[list[TextNode]]:
         else:
             families.append([node])
     return families
+
+
+def text_of(hit: NodeWithScore) -> str:
+    """The text that a model gets of a node."""
+    return str(hit.node.get_content(metadata_mode=MetadataMode.LLM))

@@ -1,0 +1,185 @@
+"""How `evidence.py` measures one way: what of the pool a number of tokens holds, and what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from evidence_data import Evidence, Span, distinct, length
+from evidence_ways import Way, text_of
+from llama_index.core import set_global_tokenizer
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.utils import get_tokenizer
+
+from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR
+
+BUDGETS = (250, 500, 1000, 2000, 4000)
+MIDDLE = 1000
+TIMED = 5
+"""Questions at which the time and the reads of a way are taken, on the whole pool."""
+
+_real_tokenizer = get_tokenizer()
+
+
+@lru_cache(maxsize=50_000)
+def count_tokens(text: str) -> int:
+    """Tokens of a text, counted once."""
+    return len(_real_tokenizer(text))
+
+
+def _counted(text: str) -> range:
+    return range(count_tokens(text))  # of a list of tokens, only the length is ever used
+
+
+@dataclass
+class Result:
+    """What a way gave, question by question.
+
+    Attributes:
+        places: which questions these were, of those that were asked.
+        share: evidence covered, questions by budgets.
+        precision: share of the text's characters that are evidence.
+        repeated: share of the text's characters that stand in it more than once.
+        parts: pieces of evidence of each question.
+        reads: keys read from the docstore, for each timed call.
+        seconds: CPU time of each timed call.
+    """
+
+    places: list[int]
+    share: list[list[float]] = field(default_factory=list)
+    precision: list[list[float]] = field(default_factory=list)
+    repeated: list[list[float]] = field(default_factory=list)
+    parts: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def try_way(
+    way: Way,
+    pools: Sequence[list[NodeWithScore]],
+    texts: Sequence[str],
+    evidence: Sequence[Evidence],
+    places: Sequence[int],
+) -> Result:
+    """One way on every question at every budget, and its time on the first of them."""
+    set_global_tokenizer(_counted)
+    result = Result(list(places))
+    for pool, text, wanted in zip(pools, texts, evidence, strict=True):
+        calls = Calls(way, pool, text)
+        rows = [wide(calls, budget) if way.budgeted else narrow(calls, budget) for budget in BUDGETS]
+        unique = [distinct(row) for row in rows]
+        covered = [wanted.covered(row) for row in unique]
+        sizes = [max(1, length(row)) for row in rows]
+        result.share.append([one / wanted.total for one in covered])
+        result.precision.append([one / size for one, size in zip(covered, sizes, strict=True)])
+        result.repeated.append(
+            [1 - length(once) / size if once else 0.0 for once, size in zip(unique, sizes, strict=True)]
+        )
+        result.parts.append(wanted.parts)
+    with timing(way):
+        for pool, text in list(zip(pools, texts, strict=True))[:TIMED]:
+            way.store.reset()
+            started = time.thread_time()
+            way.call(pool, text, MIDDLE)
+            result.seconds.append(time.thread_time() - started)
+            result.reads.append(way.store.reads)
+    return result
+
+
+@contextmanager
+def timing(way: Way) -> Iterator[None]:
+    """In it, tokens are counted and nodes are built as often as the way wants them."""
+    set_global_tokenizer(_real_tokenizer)
+    way.store.timed = True
+    try:
+        yield
+    finally:
+        way.store.timed = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a call gave: where the text of each node stands, its tokens, and those of the whole."""
+
+    spans: list[list[Span]]
+    tokens: list[int]
+
+    @property
+    def total(self) -> int:
+        """Tokens of the nodes as a synthesizer joins them; each separator is one token."""
+        return sum(self.tokens) + max(0, len(self.tokens) - 1)
+
+
+class Calls:
+    """The calls of one question, each number of hits once."""
+
+    def __init__(self, way: Way, pool: list[NodeWithScore], text: str) -> None:
+        self.way, self.pool, self.text = way, pool, text
+        self._known: dict[int, Output] = {}
+
+    def output(self, hits: int) -> Output:
+        """What the way gives of so many hits."""
+        if hits not in self._known:
+            self._known[hits] = self._describe(self.way.call(self.pool[:hits], self.text, 0))
+        return self._known[hits]
+
+    def within(self, budget: int) -> tuple[Output, int]:
+        """What the way gives of the pool for a budget, and its tokens, joined."""
+        nodes = self.way.call(self.pool, self.text, budget)
+        joined = NODE_SEPARATOR.join(text_of(hit) for hit in nodes)
+        return self._describe(nodes), len(_real_tokenizer(joined))
+
+    def _describe(self, nodes: list[NodeWithScore]) -> Output:
+        return Output(
+            [self.way.spans(hit.node) for hit in nodes], [count_tokens(text_of(hit)) for hit in nodes]
+        )
+
+
+def wide(calls: Calls, budget: int) -> list[Span]:
+    """What a way with a budget of its own chooses of the whole pool."""
+    output, used = calls.within(budget)
+    spans = [span for group in output.spans for span in group]
+    # Only one chunk that alone is over the budget may be more; it is cut as it is for the others.
+    return spans if used <= budget else beginning(spans, budget / used)
+
+
+def narrow(calls: Calls, budget: int) -> list[Span]:
+    """The most hits whose output fits, and of what the next hit brings as much as still fits."""
+    low, high, guess = 0, len(calls.pool), 2
+    while low < high:
+        used = calls.output(guess).total
+        if used <= budget:
+            low = guess
+        else:
+            high = guess - 1
+        guess = min(max(low + 1, round(guess * budget / max(1, used))), high)
+    row: list[Span] = []
+    left = budget
+    if low:
+        output = calls.output(low)
+        row, left = [span for group in output.spans for span in group], budget - output.total
+    if low < len(calls.pool):
+        known = set(row)
+        following = calls.output(low + 1)
+        for group, tokens in zip(following.spans, following.tokens, strict=True):
+            new = [span for span in group if span not in known]
+            if new and left > 1:
+                # A node that grew pays for its new chunks.
+                price = 1 + tokens * length(new) / max(1, length(group))
+                row += beginning(new, min(1.0, left / price))
+                left -= int(price)
+    return row
+
+
+def beginning(spans: Sequence[Span], part: float) -> list[Span]:
+    """The first part of the text of these spans."""
+    left = int(part * length(spans))
+    row: list[Span] = []
+    for document, start, end in spans:
+        if left > 0:
+            row.append((document, start, min(end, start + left)))
+        left -= end - start
+    return row
