@@ -28,6 +28,7 @@ from evidence_data import Corpus, Evidence, cut, load_corpus, own_corpus, spread
 from evidence_measure import Result, try_way
 from evidence_report import Results, Title, draw, report, section
 from evidence_search import BM25, BM25Rescore, CachedEmbedding, Encoder, fused, pools
+from evidence_settings import setting_ways
 from evidence_ways import Way, Ways, all_ways
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
@@ -78,6 +79,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--rerank-questions", type=int, default=250, help="at most so many for ways that embed what they grew"
     )
+    parser.add_argument(
+        "--settings", action="store_true", help="compare parameters of one augmenter, not all augmenters"
+    )
     parser.add_argument("--split", choices=["eval", "tune"], default="eval", help="which questions to ask")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a set and a retriever")
     parser.add_argument("--out", type=Path, help="where to write the report, with the chart beside it")
@@ -103,10 +107,10 @@ def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]
     few = spread_out(len(asked), arguments.rerank_questions if encoder else len(asked))
     every = range(len(asked))
     search = Search(corpus, asked, task, encoder)
-    ways = all_ways(search.chunks, search.scorer)
+    ways = (setting_ways if arguments.settings else all_ways)(search.chunks, search.scorer)
     results = {name: measure(way, search, few if way.reranked else every) for name, way in ways.items()}
     for size in PLAIN_SIZES:
-        if size != task.size:
+        if size != task.size and not arguments.settings:
             other = Search(corpus, asked, replace(task, size=size), encoder)
             plain = Ways(other.chunks, other.scorer).plain()
             results[f"top-k, chunks of {size}"] = measure(plain, other, every)

@@ -18,7 +18,7 @@ from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR
 
 BUDGETS = (250, 500, 1000, 2000, 4000)
 MIDDLE = 1000
-TIMED = 5
+TIMED = 3
 """Questions at which the time and the reads of a way are taken, on the whole pool."""
 
 _real_tokenizer = get_tokenizer()

@@ -99,7 +99,8 @@ def _summary(found: dict[Title, Results]) -> list[str]:
             "-" if np.isnan(x) else f"**{x:.3f}**" if x == top else f"{x:.3f}"
             for x, top in zip(row, highest, strict=True)
         ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        few = any(name in found[t] and len(found[t][name].share) < t.questions for t in best.values())
+        lines.append(_row(f"{name} (fewer questions)" if few else name, cells))
     return [*lines, ""]
 
 

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,44 +28,48 @@ class BM25:
     """Okapi BM25 over words, and over pairs of characters where spaces part no words."""
 
     def __init__(self, texts: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
-        self._k1, self._b, self._count = k1, b, len(texts)
-        lists = [_words(text) for text in texts]
-        self._mean = sum(map(len, lists)) / len(lists)
+        self._k1, self._b, self._size = k1, b, len(texts)
+        counts = [_count(text) for text in texts]
+        mean = sum(map(Counter.total, counts)) / len(counts)
         self._postings: dict[str, list[tuple[int, float]]] = {}
-        for place, words in enumerate(lists):
-            for word, value in self._values(words, self._mean).items():
-                self._postings.setdefault(word, []).append((place, value))
+        for place, count in enumerate(counts):
+            for word in count:
+                self._postings.setdefault(word, []).append((place, self._value(count, word, mean)))
 
     def search(self, queries: Sequence[str]) -> np.ndarray:
         """Scores of all texts for each query: an array of queries by texts."""
-        scores = np.zeros((len(queries), self._count), dtype=np.float32)
+        scores = np.zeros((len(queries), self._size), dtype=np.float32)
         for row, query in enumerate(queries):
-            for word in set(_words(query)) & self._postings.keys():
+            for word, rarity in self._rarities(query).items():
                 places, values = zip(*self._postings[word], strict=True)
-                scores[row, list(places)] += self._rarity(word) * np.array(values)
+                scores[row, list(places)] += rarity * np.array(values)
         return scores
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Scores of other texts for a query, words as rare as in the texts that are searched."""
-        lists = [_words(text) for text in texts]
-        mean = max(1.0, sum(map(len, lists)) / max(1, len(lists)))
-        wanted = set(_words(query)) & self._postings.keys()
+        counts = [_count(text) for text in texts]
+        mean = max(1.0, sum(map(Counter.total, counts)) / max(1, len(counts)))
+        rarities = self._rarities(query)
         return [
-            sum(
-                self._rarity(word) * value
-                for word, value in self._values(words, mean).items()
-                if word in wanted
-            )
-            for words in lists
+            sum(rarity * self._value(count, word, mean) for word, rarity in rarities.items() if word in count)
+            for count in counts
         ]
 
-    def _values(self, words: list[str], mean: float) -> dict[str, float]:
-        length = self._k1 * (1 - self._b + self._b * len(words) / mean)
-        return {word: count * (self._k1 + 1) / (count + length) for word, count in Counter(words).items()}
+    def _value(self, count: Counter[str], word: str, mean: float) -> float:
+        length = self._k1 * (1 - self._b + self._b * count.total() / mean)
+        return count[word] * (self._k1 + 1) / (count[word] + length)
+
+    def _rarities(self, query: str) -> dict[str, float]:
+        return {word: self._rarity(word) for word in _count(query) if word in self._postings}
 
     def _rarity(self, word: str) -> float:
         found = len(self._postings[word])
-        return math.log(1 + (self._count - found + 0.5) / (found + 0.5))
+        return math.log(1 + (self._size - found + 0.5) / (found + 0.5))
+
+
+@lru_cache(maxsize=50_000)
+def _count(text: str) -> Counter[str]:
+    return Counter(_words(text))
 
 
 def _words(text: str) -> list[str]:

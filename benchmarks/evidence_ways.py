@@ -22,6 +22,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llama_index.core.storage import StorageContext
+from llama_index.core.storage.docstore.types import RefDocInfo
 
 from llama_index_ext_ctxaug import (
     AutoMergingPostprocessor,
@@ -47,6 +48,7 @@ ALL = 10_000
 """More nodes than any pool grows to, where only the budget is to limit the output."""
 
 Call = Callable[[list[NodeWithScore], str, int], list[NodeWithScore]]
+Chain = Callable[[list[NodeWithScore], str], list[NodeWithScore]]
 
 
 class CountingStore(ObservedDocstore):
@@ -54,6 +56,7 @@ class CountingStore(ObservedDocstore):
 
     def __init__(self, nodes: Iterable[BaseNode]) -> None:
         self._held = {node.node_id: node for node in nodes}
+        self._documents: dict[str, RefDocInfo | None] = {}
         self.timed = False
         super().__init__(docstore_of(list(self._held.values())))
 
@@ -73,6 +76,12 @@ class CountingStore(ObservedDocstore):
         if self.timed:
             return super().get_document(doc_id, raise_error)
         return self._held[doc_id] if raise_error else self._held.get(doc_id)
+
+    def get_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
+        """The nodes of a document."""
+        if self.timed or ref_doc_id not in self._documents:
+            self._documents[ref_doc_id] = super().get_ref_doc_info(ref_doc_id)
+        return self._documents[ref_doc_id]
 
 
 @dataclass
@@ -112,7 +121,8 @@ class Ways:
 
     def fixed(self, *kinds: Callable[..., BaseNodePostprocessor], **parameters: Any) -> Way:
         """An augmenter that knows of no budget, and what stands behind it."""
-        return Way(self._chain(*kinds, **parameters), self.store, self._spans)
+        chain = self._chain(*kinds, **parameters)
+        return Way(lambda hits, text, budget: chain(hits, text), self.store, self._spans)
 
     def budgeted(
         self, kind: Callable[..., BaseNodePostprocessor], of_budget: float = 0.0, **fields: Any
@@ -121,36 +131,43 @@ class Ways:
 
         def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
             chosen = self._first(hits, budget * of_budget) if of_budget else hits
-            return self._chain(kind, token_budget=budget, **fields)(chosen, text, budget)
+            return self._chain(kind, token_budget=budget, **fields)(chosen, text)
 
         return Way(call, self.store, self._spans, budgeted=True)
 
     def rescored(
-        self, *kinds: Callable[..., BaseNodePostprocessor], of_budget: float = 0.0, **fields: Any
+        self, *kinds: Callable[..., BaseNodePostprocessor], most_hits: int = RERANKED_HITS, **fields: Any
     ) -> Way:
-        """What a chain gives, scored anew, and the best of it."""
+        """What a chain gives of the best hits, scored anew, and the best of it."""
+        scored = self._once(self._chain(*kinds, lambda: self.scorer, **fields))
 
         def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
-            chosen = self._first(hits, budget * of_budget) if of_budget else hits[:RERANKED_HITS]
-            nodes = self._chain(*kinds, lambda: self.scorer, **fields)(chosen, text, budget)
-            return TokenBudgetPostprocessor(token_budget=budget, priority="score").postprocess_nodes(nodes)
+            return _best(scored(hits[:most_hits], text), budget)
 
         return Way(call, self.store, self._spans, budgeted=True, reranked=True)
 
-    def brsr(self, hits: int = RERANKED_HITS, **fields: Any) -> Way:
+    def brsr(self, hits: int = RERANKED_HITS, window_tokens: int = 512, **fields: Any) -> Way:
         """Sections of the best hits, in windows, reranked."""
 
-        def call(found: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+        def within(found: list[NodeWithScore], text: str, budget: int | None = None) -> list[NodeWithScore]:
             augmenter = BRSRPostprocessor(
                 docstore=self.store,
                 reranker=self.scorer,
                 top_k=hits,
                 top_n=ALL,
+                window_tokens=window_tokens,
                 max_context_tokens=budget,
                 on_rerank_error="raise",
                 **fields,
             )
             return augmenter.postprocess_nodes(found, query_str=text)
+
+        ranked = self._once(within)
+
+        def call(found: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            if budget < window_tokens:  # then the windows are made smaller
+                return within(found, text, budget)
+            return _best(ranked(found, text), budget)
 
         return Way(call, self.store, self._spans, budgeted=True, reranked=True)
 
@@ -205,16 +222,30 @@ class Ways:
 
         return Way(upstream, store, spans), Way(ours, store, spans)
 
-    def _chain(self, *kinds: Callable[..., BaseNodePostprocessor], **fields: Any) -> Call:
+    def _chain(self, *kinds: Callable[..., BaseNodePostprocessor], **fields: Any) -> Chain:
         """The first with the docstore and these fields, the others behind it."""
         steps = [kinds[0](docstore=self.store, **fields), *[kind() for kind in kinds[1:]]]
 
-        def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+        def call(hits: list[NodeWithScore], text: str) -> list[NodeWithScore]:
             for step in steps:
                 hits = step.postprocess_nodes(hits, query_str=text)
             return hits
 
         return call
+
+    def _once(self, call: Chain) -> Chain:
+        """A call that is made once for the same hits of a question, however many budgets there are."""
+        known: dict[tuple[str, int], list[NodeWithScore]] = {}
+
+        def remembered(hits: list[NodeWithScore], text: str) -> list[NodeWithScore]:
+            if self.store.timed or all(text != other for other, _ in known):
+                known.clear()  # the question before is done with
+            key = (text, len(hits))
+            if key not in known:
+                known[key] = call(hits, text)
+            return known[key]
+
+        return remembered
 
     def _first(self, hits: list[NodeWithScore], tokens: float) -> list[NodeWithScore]:
         """The first hits that have at most so many tokens, but one at least."""
@@ -272,16 +303,20 @@ def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
         "Section, windows 128/64": in_passages(SectionPostprocessor, windows),
         "Section, windows 128/64, rescored": ways.rescored(SectionPostprocessor, windows, output="passages"),
         "PrevNext, both 1, chunks rescored": ways.rescored(
-            PrevNextNodePostprocessor, of_budget=1.0, num_nodes=1, mode="both"
+            PrevNextNodePostprocessor, most_hits=20, num_nodes=1, mode="both"
         ),
         "PrevNext, both 1, passages rescored": ways.rescored(
-            PrevNextNodePostprocessor, of_budget=1.0, num_nodes=1, mode="both", output="passages"
+            PrevNextNodePostprocessor, most_hits=20, num_nodes=1, mode="both", output="passages"
         ),
         "BRSR, windows 512/128": ways.brsr(),
         "BRSR, windows 128/64": ways.brsr(window_tokens=128, stride_tokens=64),
         "RelevantSegments, whole documents": segments(of_budget=0.5, method="documents"),
         "RelevantSegments": segments(),
     }
+
+
+def _best(ranked: list[NodeWithScore], budget: int) -> list[NodeWithScore]:
+    return TokenBudgetPostprocessor(token_budget=budget, priority="score").postprocess_nodes(ranked)
 
 
 class Given(BaseRetriever):
