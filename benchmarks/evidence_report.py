@@ -187,7 +187,7 @@ def draw(found: dict[Title, Results], path: Path) -> None:
 
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
-    size = (4.6 * columns + 0.4, 3.6 * rows + 0.9)
+    size = (4.6 * columns + 0.4, 3.6 * rows + 1.2)
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for axis, (title, results) in zip(axes.flat, found.items(), strict=False):
         for name, (color, line) in CHARTED.items():
@@ -206,13 +206,13 @@ def draw(found: dict[Title, Results], path: Path) -> None:
         axis.set_xscale("log")
         axis.set_xticks(BUDGETS, [f"{budget:,}" for budget in BUDGETS])
         axis.minorticks_off()
-        axis.set_title(f"{title.corpus}, {title.retriever}", fontsize=11)
+        axis.set(title=f"{title.corpus}, {title.retriever}", xlabel="tokens of the context")
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(found) :]:
         axis.remove()
-    figure.supxlabel("tokens of the context")
-    figure.supylabel("mean share of the evidence covered")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("mean share of evidence covered")
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, 2 * columns), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

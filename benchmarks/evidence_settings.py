@@ -1,4 +1,4 @@
-"""Parameters of the augmenters that a budget touches, side by side: what `evidence.py --settings` compares."""
+"""Parameters of the augmenters that a budget touches, compared by `evidence.py --settings`."""
 
 from __future__ import annotations
 
