@@ -126,6 +126,20 @@ class Calls:
             self._known[hits] = self._describe(self.way.call(self.pool[:hits], self.text, 0))
         return self._known[hits]
 
+    def most_that_fit(self, budget: int) -> int:
+        """The greatest number of hits whose output fits; 0 for none. Few calls: tokens grow with hits."""
+        used = {hits: output.total for hits, output in self._known.items()} or {2: self.output(2).total}
+        low = max((hits for hits, total in used.items() if total <= budget), default=0)
+        high = min((hits - 1 for hits, total in used.items() if total > budget), default=len(self.pool))
+        nearest = min(used, key=lambda hits: abs(used[hits] - budget))
+        guess = round(nearest * budget / max(1, used[nearest]))
+        while low < high:
+            guess = min(max(low + 1, guess), high)
+            total = self.output(guess).total
+            low, high = (guess, high) if total <= budget else (low, guess - 1)
+            guess = round(guess * budget / max(1, total))
+        return low
+
     def within(self, budget: int) -> tuple[Output, int]:
         """What the way gives of the pool for a budget, and its tokens, joined."""
         nodes = self.way.call(self.pool, self.text, budget)
@@ -148,14 +162,7 @@ def wide(calls: Calls, budget: int) -> list[Span]:
 
 def narrow(calls: Calls, budget: int) -> list[Span]:
     """The most hits whose output fits, and of what the next hit brings as much as still fits."""
-    low, high, guess = 0, len(calls.pool), 2
-    while low < high:
-        used = calls.output(guess).total
-        if used <= budget:
-            low = guess
-        else:
-            high = guess - 1
-        guess = min(max(low + 1, round(guess * budget / max(1, used))), high)
+    low = calls.most_that_fit(budget)
     row: list[Span] = []
     left = budget
     if low:
