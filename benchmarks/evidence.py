@@ -82,6 +82,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--settings", action="store_true", help="compare parameters of one augmenter, not all augmenters"
     )
+    parser.add_argument("--only", default="", help="only ways with this in their name, beside top-k")
     parser.add_argument("--split", choices=["eval", "tune"], default="eval", help="which questions to ask")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a set and a retriever")
     parser.add_argument("--out", type=Path, help="where to write the report, with the chart beside it")
@@ -108,6 +109,7 @@ def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]
     every = range(len(asked))
     search = Search(corpus, asked, task, encoder)
     ways = (setting_ways if arguments.settings else all_ways)(search.chunks, search.scorer)
+    ways = {name: way for name, way in ways.items() if name == "top-k" or arguments.only in name}
     results = {name: measure(way, search, few if way.reranked else every) for name, way in ways.items()}
     for size in PLAIN_SIZES:
         if size != task.size and not arguments.settings:

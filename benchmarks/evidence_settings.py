@@ -34,7 +34,7 @@ def setting_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way
     for window, stride in WINDOWS:
         for overlap in ("suppress", "merge", "keep"):
             found[_name(window, stride, overlap=overlap)] = ways.brsr(
-                window_tokens=window, stride_tokens=stride, overlap=overlap
+                window_tokens=window, stride_tokens=stride, overlap=overlap, count=overlap == "merge"
             )
         for tokens in (64, 128, 512):
             found[_name(window, stride, grown=tokens)] = ways.brsr(

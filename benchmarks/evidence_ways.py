@@ -146,15 +146,19 @@ class Ways:
 
         return Way(call, self.store, self._spans, budgeted=True, reranked=True)
 
-    def brsr(self, hits: int = RERANKED_HITS, window_tokens: int = 512, **fields: Any) -> Way:
-        """Sections of the best hits, in windows, reranked."""
+    def brsr(
+        self, hits: int = RERANKED_HITS, window_tokens: int = 512, count: bool = False, **fields: Any
+    ) -> Way:
+        """Sections of the best hits, in windows, reranked; what fits, or with `count` as many as would."""
 
-        def within(found: list[NodeWithScore], text: str, budget: int | None = None) -> list[NodeWithScore]:
+        def within(
+            found: list[NodeWithScore], text: str, budget: int | None = None, top_n: int = ALL
+        ) -> list[NodeWithScore]:
             augmenter = BRSRPostprocessor(
                 docstore=self.store,
                 reranker=self.scorer,
                 top_k=hits,
-                top_n=ALL,
+                top_n=top_n,
                 window_tokens=window_tokens,
                 max_context_tokens=budget,
                 on_rerank_error="raise",
@@ -165,6 +169,8 @@ class Ways:
         ranked = self._once(within)
 
         def call(found: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            if count:
+                return within(found, text, budget, max(1, budget // window_tokens))
             if budget < window_tokens:  # then the windows are made smaller
                 return within(found, text, budget)
             return _best(ranked(found, text), budget)
