@@ -299,7 +299,7 @@ def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
             PrevNextNodePostprocessor, of_budget=0.5, num_nodes=1, mode="both", output="passages"
         ),
         "PrevNext, both 2, token_budget": ways.budgeted(
-            PrevNextNodePostprocessor, of_budget=0.5, num_nodes=2, mode="both", output="passages"
+            PrevNextNodePostprocessor, of_budget=0.25, num_nodes=2, mode="both", output="passages"
         ),
         "MetadataReplacement, 1 each side": ways.replaced(1),
         "MetadataReplacement, 2 each side": ways.replaced(2),
