@@ -16,12 +16,12 @@ from llama_index_ext_ctxaug import __version__
 OURS = "RelevantSegments"
 CHARTED = {
     "top-k": ("tab:gray", "-"),
+    "top-k, chunks of 256": ("tab:green", "-"),
     "LlamaIndex PrevNext, both 1": ("tab:orange", "--"),
     "LlamaIndex PrevNext, both 2": ("tab:red", "--"),
     "LlamaIndex AutoMerging, families of 4": ("tab:brown", "--"),
     "dsRAG's sums (find_all)": ("tab:purple", ":"),
-    "Section, 64 a side": ("tab:green", "-"),
-    "BRSR, windows 128/64": ("tab:blue", "-"),
+    "BRSR, windows 512/128": ("tab:blue", "-"),
     OURS: ("black", "-"),
 }
 """The ways in the chart, with color and line."""
