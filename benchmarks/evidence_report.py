@@ -140,7 +140,7 @@ def _costs(title: Title, results: Results) -> list[str]:
     """What else there is to know at the middle budget."""
     middle = BUDGETS.index(MIDDLE)
     lines = [
-        f"At {MIDDLE:,} tokens; keys read and CPU time for the whole pool:",
+        f"At {MIDDLE:,} tokens; keys read and CPU time for the whole pool, embedding not counted:",
         "",
         "| way | evidence in one place | in several | precision | repeated text | keys read | CPU ms |",
         "|---|---|---|---|---|---|---|",
