@@ -206,7 +206,6 @@ class _Joiner:
     def _restart(self, chunk: TextChunk, holds: bool) -> None:
         """Count places from this chunk on, after a joint that offsets did not make."""
         self.run_start = self.extents[-1].start
-        self.unconfirmed = False
         at_end = self.extents[-1].end == self.length
         self.placed, self.cursor = (chunk, chunk.end) if holds and at_end else (None, None)
         whole = self.extents[-1].end - self.extents[-1].start == len(chunk.text)

@@ -240,12 +240,12 @@ class Writer:
         """Where a parent begins in the source document; None where that cannot be told without reading."""
         links, shift, seen = self.growth.links, 0, set[str]()
         id_: str | None = parent_id
-        while id_ is not None and id_ not in seen:
-            seen.add(id_)
+        while id_ is not None:
             parent = links.reader.node(id_)
             start = None if parent is None else _offsets(parent)[0]
-            if parent is None or start is None:
+            if parent is None or start is None or id_ in seen:
                 return None
+            seen.add(id_)
             shift += start
             id_ = links.parent(parent)
             if id_ == links.source(parent):

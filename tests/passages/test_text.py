@@ -146,6 +146,10 @@ def test_a_table_header_that_the_splitter_repeated_stands_once():
     rows = [f"| row {number} | {number * 7} |\n" for number in range(6)]
     joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[3:])])
     assert joined.text == header + "".join(rows)
+    second = header + "".join(rows[3:])
+    placed = join_texts([header + "".join(rows[:4]), TextChunk(second, 90, 90 + len(second), "doc")])
+    assert placed.text == header + "".join(rows)
+    assert placed.sources == (None, None)  # the header is not where the chunk stands
 
 
 def test_each_character_belongs_to_one_chunk_and_hits_own_what_they_share():
@@ -161,6 +165,60 @@ def test_nothing_joins_to_nothing():
     """No chunks give the empty text."""
     assert join_texts([]).text == ""
     assert join_texts([]).tiles() == []
+
+
+def test_a_text_of_the_right_length_that_the_document_does_not_have_has_no_place():
+    """Where the document is at hand, a chunk that it does not have where offsets say is in no place."""
+    edited = TextChunk("CHANGED", 5, 12, "doc")
+    joined = join_texts([chunk(DOCUMENT, 0, 5), edited], frames={"doc": DOCUMENT})
+    assert joined.text == DOCUMENT[:5] + "CHANGED"
+    assert joined.sources == (0, None)
+    assert joined.span is None
+    assert join_texts([edited], frames={"doc": DOCUMENT}).span is None
+
+
+def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
+    """After a short chunk of unsure place, white space that fits what follows makes no span certain."""
+    document = "He said so: no.    And then he left."
+    first, short = chunk(document, 0, 15), chunk(document, 12, 15)
+    last = TextChunk(document[19:], 9, len(document) - 10, frame="part", shift=10)
+    joined = join_texts([first, short, last], frames={"part": document[10:]})
+    assert joined.text != document
+    assert joined.span is None
+
+
+def test_a_chunk_that_lies_before_its_run_keeps_its_text():
+    """A short chunk that offsets put before the hole that its run begins with stands behind the run."""
+    chunks = [chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 100, 103), chunk(DOCUMENT, 96, 98)]
+    joined = join_texts(chunks, frames={"doc": DOCUMENT})
+    assert joined.text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[100:103] + DOCUMENT[96:98]
+    assert [joined.text[slice(*extent)] for extent in joined.extents] == [part.text for part in chunks]
+
+
+def test_white_space_between_two_parents_is_no_hole():
+    """Where parents end and begin with stripped white space, neither text has it, and its length is kept."""
+    document = "The first part.\n\nThe second part."
+    first = TextChunk(document[:15], 0, 15, frame="one", shift=0)
+    second = TextChunk(document[17:], 0, 16, frame="two", shift=17)
+    joined = join_texts([first, second], frames={"one": first.text, "two": second.text})
+    assert joined.text == document
+    assert joined.span is None
+    assert joined.doubtful == {"two"}
+
+
+@pytest.mark.parametrize(("before", "after"), [("One. ", "Two."), ("One.", " Two.")])
+def test_a_splitter_that_leaves_white_space_has_stripped_none(before: str, after: str):
+    """Characters missing beside white space that a chunk kept are a hole, not stripped white space."""
+    chunks = [TextChunk(before, 0, len(before), "doc"), TextChunk(after, 7, 7 + len(after), "doc")]
+    assert join_texts(chunks).text == before + HOLE_SEPARATOR + after
+
+
+def test_a_chunk_found_in_the_text_before_does_not_say_where_that_text_ends():
+    """What follows a chunk that lay inside the one before is joined by its text."""
+    around = "before exactly what was found and a long ending"
+    inner = TextChunk("exactly what was found", 7, 29, "doc")
+    behind = TextChunk(" and a long ending, then more", 29, 58, "doc")
+    assert join_texts([around, inner, behind]).text == around + ", then more"
 
 
 @given(parsed=parsed_documents(), known=st.booleans(), data=st.data())

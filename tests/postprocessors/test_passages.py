@@ -22,6 +22,7 @@ from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
     RelatedNodeInfo,
+    TextNode,
 )
 from text_strategies import Parsed, parsed_documents
 
@@ -322,3 +323,89 @@ def test_runs_of_a_file_stand_page_by_page(postprocess: Postprocess, order: list
         assert in_order == [documents[page][place].node_id for page, place in places]
     else:
         assert [id_.split("-")[0] for id_ in in_order] == ["ii", "ii", "2", "2", "10"]
+
+
+def tree_of(leaves: list[TextNode], parent_id: str, place: int, above: str | None) -> TextNode:
+    """A parent of leaves with offsets, which then count in it; its own place, and what is above it."""
+    parent = TextNode(
+        id_=parent_id,
+        text="".join(leaf.text for leaf in leaves),
+        start_char_idx=place,
+        end_char_idx=place + sum(len(leaf.text) for leaf in leaves),
+    )
+    parent.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+    if above is not None:
+        parent.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=above)
+    for leaf in leaves:
+        leaf.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=parent_id)
+    return parent
+
+
+def test_the_document_may_be_named_as_the_parent(postprocess: Postprocess):
+    """Where the document itself is the parent, of chunks or of their parents, places count in it."""
+    nodes = linked_document(TEXTS, offsets=True)
+    for node in nodes:
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="doc")
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
+    assert passage.node.start_char_idx == len(TEXTS[0])
+    leaves = linked_document(TEXTS, offsets=True)
+    parent = tree_of(leaves, "P", 100, "doc")
+    del leaves[0].relationships[NodeRelationship.NEXT]  # so that the parent is read
+    (passage,) = postprocess(passages_of(docstore_of(leaves, [parent]), 4), hits(leaves, [0]))
+    assert passage.node.text == "".join(TEXTS)
+    assert passage.node.start_char_idx == 100
+
+
+def test_parents_in_a_ring_tell_no_place(postprocess: Postprocess):
+    """A passage whose parents name each other claims no place in the document."""
+    leaves = linked_document(TEXTS, offsets=True)
+    parents = [tree_of(leaves, "P", 10, "Q"), tree_of(leaves, "Q", 20, "P")]
+    found = [*hits(leaves, [2, 3]), *hits(parents, [0, 1])]
+    passage = postprocess(passages_of(docstore_of(leaves, parents)), found)[0]
+    assert passage.node.text == "".join(TEXTS[1:])
+    assert passage.node.start_char_idx is None
+    assert [piece.source_start for piece in read_provenance(passage.node).pieces] == [None] * 4
+
+
+def test_a_place_is_told_by_the_parent_that_is_read_for_white_space(postprocess: Postprocess):
+    """A parent that is read to tell what stands between chunks tells their place in the document too."""
+    leaves = linked_document(TEXTS, offsets=True)
+    parent = tree_of(leaves, "P", 100, None)
+    for leaf in leaves:
+        leaf.end_char_idx -= len(leaf.text) - len(leaf.text.strip())
+        leaf.set_content(leaf.text.strip())
+    store = ObservedDocstore(docstore_of(leaves, [parent]))
+    (passage,) = postprocess(passages_of(store), hits(leaves, [2]))
+    assert store.node_reads.count("P") == 1
+    assert passage.node.text == "".join(TEXTS[1:4]).strip()
+    assert passage.node.start_char_idx == 100 + len(TEXTS[0])
+
+
+def test_offsets_of_a_stored_copy_are_those_of_its_own_text(postprocess: Postprocess):
+    """A hit that lost its offsets and says something else than its stored copy has no place."""
+    nodes = linked_document(TEXTS, offsets=True)
+    edited = TextNode(id_=nodes[2].node_id, text=TEXTS[2].upper())
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits([edited], [0]))
+    assert passage.node.text == TEXTS[1] + TEXTS[2].upper() + TEXTS[3]
+    assert passage.node.start_char_idx is None
+    assert not read_provenance(passage.node).exact
+
+
+def test_a_passage_is_not_its_own_neighbor(postprocess: Postprocess):
+    """Of links that run in a ring the passage keeps none to a chunk that stands in it."""
+    nodes = linked_document(TEXTS[:3])
+    nodes[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[2].node_id)
+    nodes[2].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
+    (passage,) = postprocess(passages_of(docstore_of(nodes), 2), hits(nodes, [1]))
+    assert len(read_provenance(passage.node).pieces) == 3
+    assert set(passage.node.relationships) == {NodeRelationship.SOURCE}
+
+
+@pytest.mark.parametrize("places", [[6, 2], [2, 6]])
+def test_runs_whose_places_cannot_be_compared_stand_by_rank(postprocess: Postprocess, places: list[int]):
+    """A run with offsets and one without keep the order of their hits in the passage of their document."""
+    nodes = linked_document(8, offsets=True)
+    nodes[6].start_char_idx = nodes[6].end_char_idx = None
+    augmenter = passages_of(docstore_of(nodes), 0, passage_scope="document", hole_separator="|")
+    (passage,) = postprocess(augmenter, hits(nodes, places))
+    assert passage.node.text == "|".join(nodes[place].text for place in places)
