@@ -20,14 +20,12 @@ PageKey = tuple[int, list[tuple[int, int, str]]]
 
 
 def page_key(label: Any) -> PageKey:
-    """A sort key for page labels: roman front matter first, then numbers by value, then other labels."""
+    """A sort key for page labels: roman front matter, then numbers by value, "2a" behind "2", then others."""
     text = str(label).strip().lower()
-    if text.isdecimal():
-        return (1, [(0, int(text), "")])
     if _ROMAN_NUMBER.fullmatch(text):
         return (0, [(0, _roman_value(text), "")])
     parts = [part for part in _DIGITS.split(text) if part]
-    return (2, [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts])
+    return (1, [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts])
 
 
 def _roman_value(text: str) -> int:

@@ -250,7 +250,7 @@ class ReadStore:
         start = time.perf_counter()
         first = [await one(id_) for id_ in ids[:1]]
         rest = ids[1:]
-        if len(rest) < 2 or self.max_concurrency == 1 or time.perf_counter() - start < SLOW_READ:
+        if len(rest) < 2 or time.perf_counter() - start < SLOW_READ:
             return first + [await one(id_) for id_ in rest]
         return first + await in_tasks(one, rest, self.max_concurrency)
 

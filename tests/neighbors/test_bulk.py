@@ -21,6 +21,8 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.storage.docstore.postgres import PostgresDocumentStore
 from llama_index.storage.docstore.redis import RedisDocumentStore
 from llama_index.storage.kvstore.redis import RedisKVStore
+from sqlalchemy import create_engine
+from sqlalchemy.exc import ProgrammingError
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, register_bulk_read
 from llama_index_ext_ctxaug.neighbors import store as store_module
@@ -79,6 +81,17 @@ def test_a_registered_read_serves_nodes_and_lists_together(postprocess: Postproc
     assert first["docstore/ref_doc_info"] == ["doc"]
     assert sorted(first["docstore/data"]) == sorted(ids([chain[4], chain[6]]))
     assert sorted(second["docstore/data"]) == sorted(ids([*chain[1:4], *chain[7:10]]))
+
+
+def test_the_lists_of_old_stores_are_read(postprocess: Postprocess) -> None:
+    """A document's list under the name that old versions gave it saves rounds like one of today."""
+    docstore = KVDocumentStore(ManyKVStore())
+    chain = filled(docstore)
+    docstore._kvstore.put("doc", {"doc_ids": ids(chain), "extra_info": {}}, docstore._ref_doc_collection)
+    docstore._kvstore.reads.clear()
+    nodes = postprocess(PrevNextNodePostprocessor(docstore=docstore, num_nodes=5), hits(chain, [5]))
+    assert ids(nodes) == ids(chain[5:11])
+    assert len(docstore._kvstore.reads) == 2
 
 
 def test_a_subclass_of_a_registered_store_is_served_too() -> None:
@@ -232,6 +245,34 @@ def test_a_postgres_table_is_made_once(make_postgres_docstore: Callable[..., Pos
     assert [ids(nodes) for nodes in asyncio.run(ask_all())] == [[chain[1].node_id]] * 20
 
 
+def autocommit_of(docstore: PostgresDocumentStore) -> bool:
+    """Whether the connection that the store's pool gives next commits each statement by itself."""
+    with docstore._kvstore._engine.connect() as connection:
+        return connection.connection.driver_connection.autocommit
+
+
+def test_a_read_leaves_a_postgres_connection_as_it_was(
+    make_postgres_docstore: Callable[..., PostgresDocumentStore], postgres_url: str
+) -> None:
+    """A connection back in the pool commits by itself if it did before, after reads that fail too."""
+    docstore = make_postgres_docstore(table_name=f"gone_{uuid4().hex}")
+    chain = filled(docstore)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore)
+    assert len(augmenter.postprocess_nodes(hits(chain, [1]))) == 2
+    assert not autocommit_of(docstore)
+    docstore._kvstore._table_class.__table__.drop(docstore._kvstore._engine)
+    with pytest.raises(ProgrammingError):
+        augmenter.postprocess_nodes(hits(chain, [1]))
+    assert not autocommit_of(docstore)
+    engine = create_engine(
+        postgres_url.replace("postgresql:", "postgresql+psycopg2:"), isolation_level="AUTOCOMMIT"
+    )
+    docstore = make_postgres_docstore(engine=engine)
+    chain = filled(docstore)
+    assert len(PrevNextNodePostprocessor(docstore=docstore).postprocess_nodes(hits(chain, [1]))) == 2
+    assert autocommit_of(docstore)
+
+
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 def test_a_client_used_in_an_earlier_event_loop(
     kind: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
@@ -289,6 +330,33 @@ def test_async_methods_that_are_not_implemented(caplog: pytest.LogCaptureFixture
     assert sum("async reads run in a thread" in line for line in caplog.messages) == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "instead"),
+    [
+        (RuntimeError("Task got Future attached to a different loop"), True),
+        (RuntimeError("Event loop is closed"), True),
+        (RuntimeError("the client is closed"), False),
+        (ConnectionError("Event loop is closed"), False),
+        (AttributeError("'Store' object has no attribute 'x'", name="x", obj=object()), False),
+    ],
+)
+def test_a_client_of_another_loop_is_no_failing_store(error: Exception, instead: bool) -> None:
+    """Async reads that fail since the client belongs to another loop run in a thread; others fail the call."""
+
+    class OfAnotherLoop(SimpleDocumentStore):
+        async def aget_document(self, *_: object, **__: object) -> None:
+            raise error
+
+    docstore = OfAnotherLoop()
+    chain = filled(docstore)
+    call = PrevNextNodePostprocessor(docstore=docstore).apostprocess_nodes(hits(chain, [4]))
+    if instead:
+        assert ids(asyncio.run(call)) == ids(chain[4:6])
+    else:
+        with pytest.raises(type(error), match=str(error)):
+            asyncio.run(call)
+
+
 class CountingDocstore(ObservedDocstore):
     """A docstore with single reads that knows how many run at a time, and in which threads."""
 
@@ -343,6 +411,18 @@ def test_fast_single_reads_stay_in_their_thread(postprocess: Postprocess) -> Non
     assert ids(postprocess(augmenter, hits(chain, [20]))) == ids(chain[8:33])
     assert docstore.threads == {threading.get_ident()}
     assert docstore.most == 1
+
+
+def test_one_read_at_a_time_needs_no_other_thread(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With max_concurrency=1 a slow store is read in the calling thread, without a try in another."""
+    docstore = CountingDocstore(latency=0.002, only_thread=threading.get_ident())
+    chain = filled(docstore, 20)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=5, mode="both", max_concurrency=1)
+    assert ids(postprocess(augmenter, hits(chain, [10]))) == ids(chain[5:16])
+    assert docstore.threads == {threading.get_ident()}
+    assert caplog.messages == []
 
 
 def test_a_client_of_one_thread(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from conftest import Postprocess
-from llama_index.core.schema import BaseNode, QueryBundle
+from llama_index.core.schema import BaseNode, NodeRelationship, QueryBundle, RelatedNodeInfo, TextNode
 
-from llama_index_ext_ctxaug import ContextAugmenter, Growth, Reach, read_provenance
+from llama_index_ext_ctxaug import (
+    ContextAugmenter,
+    Growth,
+    PrevNextNodePostprocessor,
+    Reach,
+    read_provenance,
+)
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED
 from llama_index_ext_ctxaug.neighbors.walking import Last
@@ -69,3 +75,36 @@ def test_a_long_walk_reads_ahead_again(postprocess: Postprocess) -> None:
     assert len(postprocess(UpToCapitals(docstore=store), hits(nodes, [0]))) == 40
     assert len(store.batches) <= 14
     assert len(store.node_reads) == len(set(store.node_reads))
+
+
+def test_a_ring_is_walked_once(postprocess: Postprocess) -> None:
+    """Growth ends where a link leads back to what was taken, and says so, with a limit or without one."""
+    nodes = linked_document(["a", "b", "c", "d"])
+    nodes[3].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
+    nodes[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[3].node_id)
+    for augmenter in (
+        PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=9),
+        UpToCapitals(docstore=docstore_of(nodes)),
+    ):
+        result = postprocess(augmenter, hits(nodes, [1]))
+        assert [hit.node.text for hit in result] == ["b", "c", "d", "a"]
+        assert read_provenance(result[-1].node).stopped_next == "cycle"
+
+
+def test_a_walk_into_its_own_tail_ends(postprocess: Postprocess) -> None:
+    """A link from further on back to a neighbor, not to the hit, is a cycle too."""
+    nodes = linked_document(["a", "b", "c", "d"])
+    nodes[3].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[1].node_id)
+    result = postprocess(UpToCapitals(docstore=docstore_of(nodes)), hits(nodes, [0]))
+    assert [hit.node.text for hit in result] == ["a", "b", "c", "d"]
+    assert read_provenance(result[-1].node).stopped_next == "cycle"
+
+
+def test_what_was_found_backward_only_is_joined(postprocess: Postprocess) -> None:
+    """Ids of the node before, in metadata, put the chunks in order, though none names the node behind it."""
+    nodes = [TextNode(id_=id_, text=id_, metadata={"prev_id": before}) for id_, before in ("cb", "ba", "ad")]
+    nodes.append(TextNode(id_="d", text="d"))
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=2, mode="previous")
+    assert [hit.node.text for hit in postprocess(augmenter, hits(nodes, [0]))] == ["a", "b", "c"]
+    together = augmenter.model_copy(update={"output": "passages"})
+    assert [hit.node.text for hit in postprocess(together, hits(nodes, [0]))] == ["abc"]

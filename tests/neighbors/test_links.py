@@ -101,9 +101,10 @@ def test_the_end_of_a_document_costs_no_further_round(postprocess: Any) -> None:
 
 
 def test_order_of_page_labels() -> None:
-    """Roman front matter, then numbers by value, then other labels with their numbers by value."""
-    labels = ["10", "A-10", "2", "xi", "A-9", "iv", "1", "ix"]
-    assert sorted(labels, key=page_key) == ["iv", "ix", "xi", "1", "2", "10", "A-9", "A-10"]
+    """Roman front matter, then numbers by value, added pages behind theirs, then labels of other kinds."""
+    labels = ["10", "A-10", "2b", "2", "xi", "A-9", 3, "iv", "1", "2a", "ix"]
+    in_order = ["iv", "ix", "xi", "1", "2", "2a", "2b", 3, "10", "A-9", "A-10"]
+    assert sorted(labels, key=page_key) == in_order
 
 
 def test_pages_of_several_levels(postprocess: Any) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_ext_ctxaug.passages.budget import Filling, fit, fit_list
+from llama_index_ext_ctxaug.passages.budget import Filling, fit, fit_by_worth, fit_list, mark_cuts
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.testing import linked_document
 
@@ -99,6 +100,106 @@ def test_a_list_is_filled_by_score_then_nearness():
 
     assert [kept(budget) for budget in (10, 20, 30, 40, 50)] == [
         [3], [1, 3], [1, 3, 4], [0, 1, 3, 4], [0, 1, 2, 3, 4],
+    ]  # fmt: skip
+
+
+def test_of_equally_near_neighbors_the_one_before_comes_first():
+    """Where one neighbor of a hit fits, it is the one before it, wherever it stands in the list."""
+    assert filled([run_of("a", [(10, None), (10, 0.5), (10, None)])], 20)[0] == [[0, 1]]
+
+
+def test_a_neighbor_of_a_dropped_hit_does_not_stay_with_another():
+    """A chunk between two hits that only the dropped one reached goes with it."""
+    run = run_of("a", [(10, 0.9), (1, None), (50, 0.5)])
+    run.chunks[1].hits = (run.chunks[2].node.node_id,)
+    assert filled([run], 20)[0] == [[0]]
+    run.chunks[1].hits = (run.chunks[2].node.node_id, run.chunks[0].node.node_id)
+    assert filled([run], 20)[0] == [[0, 1]]
+
+
+def test_a_hit_is_offered_again_when_others_make_it_cheaper():
+    """A hit that did not fit is taken when one that was kept after it shares most of its text."""
+    passages = [run_of("a", [(10, 0.9)]), run_of("b", [(10, 0.8), (5, 0.7)], 1)]
+    best, costly, beside = (chunk.node.node_id for p in passages for chunk in p.chunks)
+    sizes = {best: 10, costly: 10, beside: 5}
+
+    def measure(kept: Collection[str]) -> int:
+        return sum(sizes[id_] for id_ in kept) - (8 if {costly, beside} <= set(kept) else 0)
+
+    def cost(id_: str, kept: Collection[str]) -> int:
+        return measure([*kept, id_]) - measure(kept)
+
+    filling = fit(passages, 17, cost=cost, measure=measure)
+    assert filling.kept == {best, costly, beside}
+    assert filling.tokens == 17
+    assert filling.dropped_hits == ()
+
+
+def test_a_list_keeps_no_neighbor_of_a_hit_that_does_not_fit():
+    """Of a list, a neighbor goes with its hit, and stays where the list does not have its hit."""
+    nodes = linked_document(["x"] * 3)
+    sizes = dict(zip((node.node_id for node in nodes), (10, 50, 1), strict=True))
+    chunks = [
+        Chunk(nodes[0], "hit", (nodes[0].node_id,), rank=0, score=0.9),
+        Chunk(nodes[1], "hit", (nodes[1].node_id,), rank=1, score=0.8),
+        Chunk(nodes[2], "neighbor", (nodes[1].node_id,), rank=2, hops=1),
+    ]
+
+    def kept(listed: list[Chunk]) -> list[int]:
+        filling = fit_list(
+            listed,
+            20,
+            cost=lambda id_, kept: sizes[id_],
+            measure=lambda kept: sum(sizes[id_] for id_ in kept),
+        )
+        return [number for number, node in enumerate(nodes) if node.node_id in filling.kept]
+
+    assert kept(chunks) == [0]
+    assert kept([chunks[0], chunks[2]]) == [0, 2]
+
+
+def test_a_neighbor_in_a_list_is_as_near_as_its_best_hit():
+    """Of two neighbors at one hop the one of the better hit comes first, whatever other hits it has."""
+    nodes = linked_document(["x"] * 5)
+    ids = [node.node_id for node in nodes]
+    chunks = [
+        Chunk(nodes[0], "hit", (ids[0],), rank=0, score=0.9),
+        Chunk(nodes[1], "hit", (ids[1],), rank=1, score=0.5),
+        Chunk(nodes[2], "hit", (ids[2],), rank=2, score=0.1),
+        Chunk(nodes[3], "neighbor", (ids[1],), rank=3, hops=1),
+        Chunk(nodes[4], "neighbor", (ids[2], ids[0]), rank=4, hops=1),
+    ]
+    filling = fit_list(chunks, 4, cost=lambda id_, kept: 1, measure=len)
+    assert filling.kept == {ids[place] for place in (0, 1, 2, 4)}
+
+
+@pytest.mark.parametrize(("large", "kept"), [([7], 2), ([8], 1), ([7, 7], 3)])
+def test_after_eight_in_a_row_that_do_not_fit_a_budget_is_full(large: list[int], kept: int):
+    """By worth, chunks that do not fit are passed over, but not eight that follow one another."""
+    spec: Spec = [(1, 0.5)]
+    for count in large:
+        spec += [*[(50, 0.5)] * count, (1, 0.5)]
+    run = run_of("a", spec)
+    sizes = {chunk.node.node_id: len(chunk.node.text) for chunk in run.chunks}
+    filling = fit_by_worth(
+        [run],
+        10,
+        dict.fromkeys(sizes, 1.0),
+        cost=lambda id_, kept: sizes[id_],
+        measure=lambda kept: sum(sizes[id_] for id_ in kept),
+    )
+    assert len(filling.kept) == filling.tokens == kept
+
+
+def test_cuts_are_marked_on_what_is_kept():
+    """A chunk that is kept beside one that is not says so; chunks that are not kept say nothing."""
+    run = run_of("a", [(1, None)] * 3 + [(1, 0.5)] + [(1, None)] * 3)
+    kept = [chunk.node.node_id for chunk in run.chunks[2:5]]
+    assert mark_cuts([run], kept) == 2
+    marks = [(chunk.stopped_previous, chunk.stopped_next) for chunk in run.chunks]
+    nothing = (None, None)
+    assert marks == [
+        nothing, nothing, ("budget", None), nothing, (None, "budget"), nothing, nothing,
     ]  # fmt: skip
 
 

@@ -126,6 +126,22 @@ def test_any_list_can_be_cut(postprocess: Postprocess):
     assert postprocess(budget, []) == []
 
 
+def test_the_end_event_tells_how_many_nodes_a_list_lost(postprocess: Postprocess, ends: list):
+    """The event counts what the budget left out, hits and added nodes, and gives no reason where all fits."""
+    nodes = linked_document([f"w w w n{n}" for n in range(6)])
+    augmented = postprocess(
+        PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both"), hits(nodes, [1, 4])
+    )
+    ends.clear()
+    for budget in (4, 100):
+        postprocess(TokenBudgetPostprocessor(token_budget=budget, tokenizer=words), augmented)
+    short, wide = ends
+    assert (short.num_hits, short.num_nodes, short.tokens) == (6, 1, 4)
+    assert short.stop_reasons == {"budget": 5}
+    assert short.details == {"dropped_hit_ids": [nodes[4].node_id]}
+    assert (wide.num_nodes, wide.tokens, wide.stop_reasons, wide.details) == (6, 24, {}, {})
+
+
 def test_score_alone_can_decide(postprocess: Postprocess):
     """With priority="score" a node that a reranker put on top is kept, whoever added it."""
     nodes = linked_document([f"w w w n{n}" for n in range(6)])
