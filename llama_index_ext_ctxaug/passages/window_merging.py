@@ -118,14 +118,14 @@ def _assembled(windows: Sequence[Window]) -> list[list[Placed]]:
 
 
 def _contained(windows: Sequence[Window], places: Mapping[tuple[int, int], int]) -> dict[int, int]:
-    """Windows that lie in another one which lies in none, and that one."""
+    """Windows that lie in another one, and the largest of those; the larger ones first."""
     inside: dict[int, int] = {}
     by_size = sorted(range(len(windows)), key=lambda number: (-len(windows[number].text), number))
     for rank, number in enumerate(by_size):
         size = len(windows[number].text)
         for larger in by_size[:rank]:
             place = places.get((larger, number))
-            if larger not in inside and place is not None and place + size <= len(windows[larger].text):
+            if place is not None and place + size <= len(windows[larger].text):
                 inside[number] = larger
                 break
     return inside

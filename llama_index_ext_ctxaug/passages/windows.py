@@ -170,7 +170,7 @@ def _fold_tail(cutter: _Cutter, places: list[tuple[int, int]], stride: int) -> l
     fullest = (cutter.first_that_fits(tail[1]), tail[1])
     if len(places) > 2 and fullest[0] <= places[-3][1]:
         return [*places[:-2], fullest]
-    if cutter.before[tail[1]] - cutter.before[tail[0]] < cutter.limit / 2 and fullest[0] > neighbor[0]:
+    if cutter.before[tail[1]] - cutter.before[tail[0]] < cutter.limit / 2:
         return [*places[:-1], fullest]
     return places
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from conftest import Postprocess
 from llama_index.core.schema import BaseNode, NodeRelationship, QueryBundle, RelatedNodeInfo, TextNode
 
@@ -108,3 +109,18 @@ def test_what_was_found_backward_only_is_joined(postprocess: Postprocess) -> Non
     assert [hit.node.text for hit in postprocess(augmenter, hits(nodes, [0]))] == ["a", "b", "c"]
     together = augmenter.model_copy(update={"output": "passages"})
     assert [hit.node.text for hit in postprocess(together, hits(nodes, [0]))] == ["abc"]
+
+
+@pytest.mark.parametrize("stated", ["link", "back link", "metadata"])
+def test_hits_of_two_documents_do_not_touch(postprocess: Postprocess, stated: str) -> None:
+    """A link out of its document, whichever end states it, joins no hits and orders none."""
+    first, second = linked_document(["a", "b"], source_id="one"), linked_document(["c", "d"], source_id="two")
+    if stated == "link":
+        first[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=second[0].node_id)
+    elif stated == "back link":
+        second[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=first[1].node_id)
+    else:
+        first[1].metadata["next_id"] = second[0].node_id
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second), num_nodes=1, output="passages")
+    result = postprocess(augmenter, hits([*first, *second], [2, 1]))
+    assert [hit.node.text for hit in result] == ["cd", "b"]

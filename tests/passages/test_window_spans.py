@@ -96,6 +96,32 @@ def test_each_window_adds_text(count: Callable[[str], int], tokens: int, stride:
     check(text, cut(text, 512, stride, count), 512, count)
 
 
+@pytest.mark.parametrize(
+    ("units", "window", "stride", "places"),
+    [
+        (7, 4, 2, [(0, 4), (2, 6), (4, 7)]),  # it adds half a stride: nothing gives way
+        (9, 4, 3, [(0, 4), (3, 7), (6, 9)]),
+        (8, 4, 3, [(0, 4), (4, 8)]),  # it adds less, and without its neighbor nothing is uncovered
+        (9, 4, 4, [(0, 4), (4, 8), (5, 9)]),  # its neighbor is needed, so it is filled backwards
+        (5, 4, 4, [(0, 4), (1, 5)]),
+        (5, 4, 3, [(0, 4), (3, 5)]),  # it holds half a window
+        (4, 4, 1, [(0, 4)]),
+    ],
+)
+def test_a_last_window_that_adds_little(
+    units: int, window: int, stride: int, places: list[tuple[int, int]]
+) -> None:
+    """It takes the place of its neighbor where the text stays covered, else a short one is filled."""
+    text = "abcdefghi"[:units]
+    windows = cut(text, window, stride, len, split_sentences=list)
+    assert [(one.start, one.end) for one in windows] == places
+
+
+def test_a_word_that_is_as_long_as_a_window_stays_whole() -> None:
+    """A word with exactly the tokens of a window is not cut."""
+    assert [one.start for one in cut("ab abcdef xyz", 7, 7, len)] == [0, 3, 10]
+
+
 @pytest.mark.parametrize("stride", [128, 384])
 def test_windows_of_chinese_share_what_the_stride_leaves(count: Callable[[str], int], stride: int) -> None:
     """Of 2,000 Chinese characters neighboring windows of 512 tokens share 512 less the stride."""
