@@ -122,3 +122,19 @@ def test_pages_of_several_levels(postprocess: Any) -> None:
     augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=3, document_key="file_path")
     result = postprocess(augmenter, hits(pages["1"], [0]))
     assert [hit.node.node_id for hit in result] == [n.node_id for n in [*pages["1"], *pages["3"]]]
+
+
+@pytest.mark.parametrize("links", ["both", "previous", "next", "none"])
+def test_growth_enters_a_page_at_its_edge(postprocess: Any, links: Any) -> None:
+    """The first or last chunk of a page is found by links of either kind, else by the document's list."""
+    pages = [
+        linked_document(3, source_id=f"p{n}", links=links, metadata={"file_path": "f", "page_label": str(n)})
+        for n in range(3)
+    ]
+    orders = [0, 1, 2] if links == "none" else [1, 2, 0]
+    store = docstore_of(*([page[place] for place in orders] for page in pages))
+    augmenter = PrevNextNodePostprocessor(
+        docstore=store, num_nodes=4, mode="both", document_key="file_path"
+    )
+    result = postprocess(augmenter, hits(pages[1], [1]))
+    assert [hit.node.node_id for hit in result] == [node.node_id for page in pages for node in page]

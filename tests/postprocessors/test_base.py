@@ -305,7 +305,8 @@ def test_pages_are_ordered_by_the_key_that_is_named(postprocess: Any) -> None:
     assert ids(postprocess(by_sheet, hits(pages[0], [0]))) == [page[0].node_id for page in pages]
 
 
-def test_both_ends_say_why_growth_ended(postprocess: Any) -> None:
+@pytest.mark.parametrize("places", [[1, 2], [2, 1]])
+def test_both_ends_say_why_growth_ended(postprocess: Any, places: list[int]) -> None:
     """The first and last node of a run say why growth ended there; a document's end counts before a count."""
     nodes = linked_document(6)
     nodes[4].metadata["tenant"] = "b"
@@ -315,7 +316,7 @@ def test_both_ends_say_why_growth_ended(postprocess: Any) -> None:
         num_nodes=2,
         neighbor_filters=lambda node: "tenant" not in node.metadata,
     )
-    result = postprocess(augmenter, hits(nodes, [1, 2]))
+    result = postprocess(augmenter, hits(nodes, places))
     first, last = read_provenance(result[0].node), read_provenance(result[-1].node)
     assert first
     assert last
