@@ -13,7 +13,8 @@ class IdMetric(Metric):
     """A rank metric on node ids, by ir-measures (extra `eval`).
 
     One node of each group of `expected_ids` is wanted, as in AutoRAG: the first of a group in the result
-    stands for the group, further ones of it are left out of the ranking. Every node counts once.
+    stands for the group, further ones of it are left out of the ranking. A node of several groups stands
+    for each of them; apart from that every node counts once.
     """
 
     measure: ClassVar[str]
@@ -80,10 +81,11 @@ def _group_name(number: int) -> str:
 
 
 def _group_ranking(ids: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]:
-    group_of = {id_: number for number, group in reversed(list(enumerate(groups))) for id_ in group}
-    return list(
-        dict.fromkeys(_group_name(group_of[id_]) if id_ in group_of else f"node {id_}" for id_ in ids)
-    )
+    ranking: dict[str, None] = {}
+    for id_ in ids:
+        names = [_group_name(number) for number, group in enumerate(groups) if id_ in group]
+        ranking.update(dict.fromkeys(names or [f"node {id_}"]))
+    return list(ranking)
 
 
 def _measure(name: str, ranking: Sequence[str], relevant: Sequence[str]) -> float:

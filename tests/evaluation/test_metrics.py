@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
-from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import AutoMergingPostprocessor, ConfigurationError, PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.evaluation import (
     AnswerFound,
     Evidence,
@@ -27,7 +28,7 @@ from llama_index_ext_ctxaug.evaluation import (
     default_metrics,
     judges,
 )
-from llama_index_ext_ctxaug.evaluation.metrics import check_metrics
+from llama_index_ext_ctxaug.evaluation.metrics import JudgeMetric, check_metrics
 from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linked_document
 
 
@@ -89,6 +90,28 @@ def test_ids_in_a_passage_count() -> None:
     assert RetrievalPrecision().score(outcome(question, passage)) == pytest.approx(1 / 3)
 
 
+def test_a_node_of_several_groups_stands_for_each() -> None:
+    """An expected node that two groups name has both of them in the context."""
+    question = Question("q", "?", (("a", "x"), ("a", "b"), ("c",)))
+    assert RetrievalRecall().score(outcome(question, node("a"))) == pytest.approx(2 / 3)
+    assert RetrievalRecall().score(outcome(question, node("b"))) == pytest.approx(1 / 3)
+    assert RetrievalMRR().score(outcome(question, node("y"), node("a"))) == 1 / 2
+
+
+def test_ids_below_a_parent_count() -> None:
+    """The retrieved chunks that a merged parent stands for are in the context."""
+    leaves = linked_document(3)
+    parent = TextNode(id_="parent", text="all of it")
+    parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info() for leaf in leaves]
+    for leaf in leaves:
+        leaf.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="parent")
+    parent.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+    merger = AutoMergingPostprocessor(docstore=docstore_of(leaves, [parent]))
+    merged = merger.postprocess_nodes(hits(leaves, [2, 0]))
+    assert [hit.node.node_id for hit in merged] == ["parent"]
+    assert outcome(GROUPS, *merged).node_ids == [leaves[2].node_id, leaves[0].node_id]
+
+
 TEXT = "one two three four five six seven eight nine ten"
 
 
@@ -111,6 +134,23 @@ def test_evidence(texts: list[str], recall: float, precision: float, whole: floa
     assert EvidenceWhole().score(result) == whole
 
 
+def test_evidence_in_pieces() -> None:
+    """The evidence is whole where each of its pieces is; recall is over the words of all."""
+    question = Question("q", "?", evidence=(Evidence(TEXT), Evidence("alpha beta gamma delta epsilon zeta")))
+    half = outcome(question, node("a", TEXT))
+    assert EvidenceRecall().score(half) == pytest.approx(10 / 16)
+    assert EvidenceWhole().score(half) == 0
+    assert EvidenceWhole().score(outcome(question, node("a", f"Alpha beta gamma delta epsilon zeta {TEXT}"))) == 1
+
+
+@pytest.mark.parametrize("evidence", [(), (Evidence("..."),)])
+def test_no_evidence_is_not_counted(evidence: tuple) -> None:
+    """Without a word of evidence there is no score, rather than a zero or a one."""
+    result = outcome(Question("q", "?", evidence=evidence, answers=("?!",)), node("a", TEXT))
+    for metric in (EvidenceRecall(), EvidencePrecision(), EvidenceWhole(), AnswerFound()):
+        assert metric.score(result) is None
+
+
 def test_evidence_of_its_document() -> None:
     """Text of another document is no evidence; a node that does not say its document may hold it."""
     question = Question("q", "?", evidence=(Evidence(TEXT, "right"),))
@@ -130,7 +170,9 @@ def test_repeated() -> None:
     """Words of a run that stood before count as repeated."""
     result = outcome(Question("q", "?"), node("a", TEXT), node("b", "eight nine new " + TEXT))
     assert Repeated().score(result) == pytest.approx(10 / 23)
-    assert Repeated().score(outcome(Question("q", "?"), node("a", "word " * 4))) == 0
+    for count, repeated in ((4, 0), (7, 0), (11, 0), (12, 6), (13, 7)):  # a run must end before it comes again
+        many = outcome(Question("q", "?"), node("a", "word " * count))
+        assert Repeated().score(many) == pytest.approx(repeated / count)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +189,37 @@ async def test_judges() -> None:
     result = outcome(Question("q", "Why?"), node("a", "It is so."))
     assert [await judge.ascore(result) for judge in judges(llm)] == [1.0, 1.0]
     assert list(result.answers.values()) == ["It is so."]
+    assert len(llm.prompts) == 3
+
+
+async def test_a_judge_without_a_result() -> None:
+    """What the evaluator itself calls no valid result is an error, with its reason, and no score."""
+
+    class Undecided(BaseEvaluator):
+        def _get_prompts(self) -> dict:
+            return {}
+
+        def _update_prompts(self, prompts: dict) -> None:
+            pass
+
+        async def aevaluate(self, **kwargs: object) -> EvaluationResult:
+            return EvaluationResult(score=1.0, invalid_result=True, invalid_reason="cannot tell")
+
+    judge = JudgeMetric("undecided", Undecided(), ScriptedLLM(answers=["It is so."]))
+    with pytest.raises(ValueError, match="cannot tell"):
+        await judge.ascore(outcome(Question("q", "Why?"), node("a", "It is so.")))
 
 
 def test_defaults_follow_the_questions() -> None:
     """Only what the questions can be measured by is measured."""
     names = {metric.name for metric in default_metrics([Question("q", "?", answers=("x",))])}
-    assert names == {"answer_found", "repeated", "tokens", "reads", "llm_calls", "seconds"}
+    costs = {"repeated", "tokens", "reads", "llm_calls", "seconds"}
+    assert names == costs | {"answer_found"}
+    mixed = [Question("p", "?"), Question("q", "?", (("a",),), ("x",), (Evidence("y"),)), Question("r", "?")]
+    assert {"answer_found", "evidence_recall", "retrieval_recall"} < {
+        metric.name for metric in default_metrics(mixed)
+    }
+    assert {metric.name for metric in default_metrics([Question("p", "?")])} == costs
 
 
 def test_own_metrics() -> None:

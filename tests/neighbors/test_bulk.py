@@ -26,7 +26,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, register_bulk_read
 from llama_index_ext_ctxaug.neighbors import store as store_module
-from llama_index_ext_ctxaug.neighbors.bulk import Keys, Values, bulk_read_of
+from llama_index_ext_ctxaug.neighbors.bulk import Keys, Values, bulk_read_of, own_loop
 from llama_index_ext_ctxaug.testing import ObservedDocstore, Relay, hits, linked_document
 
 Postprocess = Callable[..., list]
@@ -306,6 +306,25 @@ def test_redis_without_an_async_client(redis_url: str, caplog: pytest.LogCapture
     assert sum("async reads run in a thread" in line for line in caplog.messages) == 2  # each for its reason
 
 
+def test_a_client_of_another_loop_is_tried_once() -> None:
+    """A client whose connections turned out to be another loop's is not asked again, in this loop or any."""
+
+    class Client:
+        pass
+
+    client, tries = Client(), []
+
+    async def read() -> None:
+        for _ in range(2):
+            with pytest.raises(NotImplementedError, match="another event loop"), own_loop(client):
+                tries.append(1)
+                raise RuntimeError("Event loop is closed")
+
+    asyncio.run(read())
+    asyncio.run(read())
+    assert len(tries) == 1
+
+
 class SyncOnlyDocstore(SimpleDocumentStore):
     """A docstore whose async methods are not implemented."""
 
@@ -403,8 +422,11 @@ def test_slow_single_reads_run_side_by_side(limit: int, postprocess: Postprocess
     assert len(docstore.node_reads) == len(set(docstore.node_reads)) == 24
 
 
-def test_fast_single_reads_stay_in_their_thread(postprocess: Postprocess) -> None:
+def test_fast_single_reads_stay_in_their_thread(
+    postprocess: Postprocess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A store in memory pays for no threads."""
+    monkeypatch.setattr(store_module, "SLOW_READ", 1.0)  # a busy machine is slow, which makes no store slow
     docstore = CountingDocstore()
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug.passages.provenance import Piece, Provenance, read_provenance, with_provenance
 from llama_index_ext_ctxaug.passages.slicing import cut_node, join_overlapping, place_of, whole_provenance
@@ -76,10 +76,13 @@ def test_parts_that_overlap_become_one() -> None:
 def test_parts_that_touch_become_one() -> None:
     """A part that begins where the other ends is joined to it, its piece to the other's of that node."""
     node = TextNode(id_="n", text=TEXT, start_char_idx=100, end_char_idx=126)
+    around = {NodeRelationship.PREVIOUS: "m", NodeRelationship.NEXT: "o", NodeRelationship.SOURCE: "d"}
+    node.relationships = {side: RelatedNodeInfo(node_id=id_) for side, id_ in around.items()}
     joined = join_overlapping(part(node, 0, 10), part(node, 10, 26))
     assert (joined.node.text, joined.score) == (TEXT, None)
     (piece,) = read_provenance(joined.node).pieces
     assert (piece.start, piece.end, piece.source_start, piece.source_end) == (0, 26, 100, 126)
+    assert joined.node.relationships == node.relationships
 
 
 @pytest.mark.parametrize("end", [12, 15])
