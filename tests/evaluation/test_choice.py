@@ -52,7 +52,77 @@ def test_equal_systems_tie_to_the_cheaper() -> None:
     """Of systems of equal quality the one with fewer tokens wins, whatever their order."""
     systems = [candidate("base", LOW, 50), candidate("long", HIGH, 300), candidate("short", HIGH, 200)]
     for order in (systems, systems[::-1]):
-        assert choose(order, "base").winner == "short"
+        choice = choose(order, "base")
+        assert (choice.winner, choice.top, list(choice.marks)) == ("short", "short", ["short", "long", "base"])
+
+
+def test_fewer_tokens_count_before_less_time() -> None:
+    """Of equal systems the one with fewer tokens wins though it is slower; of equally long ones the faster."""
+    base = candidate("base", LOW, 50)
+    slow, fast = candidate("slow", HIGH, 200, 9.0), candidate("fast", HIGH, 300, 0.1)
+    for order in ([base, slow, fast], [fast, slow, base]):
+        assert choose(order, "base").winner == "slow"
+    equal = candidate("equal", HIGH, 200, 0.2)
+    for order in ([base, slow, equal], [equal, slow, base]):
+        assert choose(order, "base").winner == "equal"
+
+
+def test_no_augmenter_is_the_simplest() -> None:
+    """Of systems that are as good and as long the baseline wins, whatever time was measured for it."""
+    systems = [candidate("other", LOW, 50, 0.1), candidate("base", LOW, 50, 0.2)]
+    choice = choose(systems, "base")
+    assert choice.winner == "base"
+    assert "Use no augmenter" in str(choice)
+
+
+def test_six_questions_can_tell() -> None:
+    """At six questions a difference at each of them is distinguishable, and there are not too few."""
+    choice = choose([candidate("base", LOW[:6], 100), candidate("more", HIGH[:6], 200)], "base")
+    assert choice.winner == "more"
+    assert "too few" not in str(choice)
+
+
+def test_the_interval_holds_95_percent() -> None:
+    """A difference that chance explains in three of a hundred samples is not told from none."""
+    won = {str(number): 1.0 if number < 8 else -1.0 for number in range(10)}
+    interval = paired_interval(won)  # no difference or less in 3.3 percent of all samples
+    assert interval.mean == pytest.approx(0.6)
+    assert interval.low <= 0
+    assert not interval.distinguishable
+    clear = paired_interval({**won, "10": 1.0, "11": 1.0, "12": 1.0})
+    assert 0 < clear.low < clear.mean < clear.high <= 1
+    assert paired_interval({id_: -value for id_, value in clear_wins(13).items()}).distinguishable
+
+
+def clear_wins(count: int) -> dict[str, float]:
+    """Differences of a system that is better at each question."""
+    return {str(number): 0.5 + number / 100 for number in range(count)}
+
+
+def test_the_baseline_is_compared_with_though_it_is_left_out() -> None:
+    """A baseline that a threshold leaves out is still what the winner is compared with."""
+    systems = [candidate("base", LOW, 300), candidate("more", HIGH, 200)]
+    choice = choose(systems, "base", token_threshold=250)
+    assert choice.winner == "more"
+    assert choice.against_baseline["more"].mean == pytest.approx(0.5)
+    assert list(choice.marks) == ["more"]
+
+
+def test_a_system_that_lacks_a_metric_is_left_out() -> None:
+    """A system without a score under one of the metrics is named and left out; its other scores do not count."""
+    both = {"recall": {"1": 0.2}, "found": {"1": 0.3}}
+    systems = [Candidate("base", both, 10, 0), Candidate("half", {"recall": {"1": 1.0}, "found": {}}, 10, 0)]
+    choice = choose(systems, "base")
+    assert list(choice.marks) == ["base"]
+    assert "half has no score and is left out." in str(choice)
+
+
+def test_questions_that_one_system_failed_at_are_not_paired() -> None:
+    """The difference of two systems is over the questions at which both have a score."""
+    more = candidate("more", HIGH, 200)
+    del more.scores["recall"]["3"]  # type: ignore[attr-defined]
+    for systems in ([candidate("base", LOW, 100), more], [more, candidate("base", LOW, 100)]):
+        assert choose(systems, "base").against_baseline["more"].count == len(LOW) - 1
 
 
 def test_few_questions_tell_nothing() -> None:
