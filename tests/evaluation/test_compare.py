@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,60 @@ def nodes_out(outcome: Outcome) -> float:
     return len(outcome.nodes)
 
 
+def test_within_a_budget_only_the_baseline_gets_all_hits() -> None:
+    """Where there is room the pass-through shows all that was retrieved, the others grow from their hits."""
+    report = compare(
+        ByNumber(), {"next": following()}, questions(2), budgets=[900, 900], top_k=1, metrics=[nodes_out]
+    )
+    assert [scores["nodes_out"] for scores in rows(report, BASELINE, 900)] == [3, 3]
+    assert [scores["nodes_out"] for scores in rows(report, "next", 900)] == [2, 2]
+    assert [bool(row.blocks) for row in report.rows if row.question_id == "0"] == [True, True, False, False]
+
+
+def test_a_smaller_budget_of_its_own_holds() -> None:
+    """A system whose own budget is below that of the comparison keeps to its own."""
+    short = PrevNextNodePostprocessor(docstore=STORE, num_nodes=1, token_budget=1)
+    report = compare(ByNumber(), {"short": short}, questions(1), budgets=[900], metrics=[nodes_out])
+    assert rows(report, "short", 900) == [{"nodes_out": 1.0}]
+
+
+class Clearing(BaseNodePostprocessor):
+    """Empties the very list that it is given."""
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        nodes.clear()
+        return nodes
+
+
+def test_a_system_cannot_take_hits_from_the_record() -> None:
+    """What was retrieved is told as it was, also of a system that changes its list, and to those after it."""
+
+    def retrieved(outcome: Outcome) -> float:
+        return len(outcome.hits)
+
+    systems = {"clearing": Clearing(), "next": following()}
+    report = compare(ByNumber(), systems, questions(1), metrics=[retrieved, nodes_out])
+    assert rows(report, "clearing") == [{"retrieved": 3.0, "nodes_out": 0.0}]
+    assert rows(report, "next") == [{"retrieved": 3.0, "nodes_out": 6.0}]
+
+
+def test_the_baseline_reads_nothing() -> None:
+    """Of the pass-through it is known that it reads nothing."""
+    assert {scores["reads"] for scores in rows(compare(ByNumber(), {}, questions(1)), BASELINE)} == {0}
+
+
+def test_a_metric_that_lacks_its_package_ends_the_run() -> None:
+    """An error of the configuration is raised at the first question, not noted at each."""
+
+    def unusable(outcome: Outcome) -> float:
+        raise ConfigurationError("install it")
+
+    with pytest.raises(ConfigurationError, match="install it"):
+        compare(ByNumber(), {}, questions(2), metrics=[unusable])
+
+
 def test_order_of_questions_changes_nothing() -> None:
     """The same questions in another order give the same rows and choice."""
     metrics = [EvidenceRecall(), Tokens()]
@@ -198,6 +254,28 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert len(report.rows) == 16
     again = compare(ByNumber(), {"next": following()}, questions(), metrics=metrics, save_to=path)
     assert again.rows == report.rows
+
+
+def test_what_failed_or_lacks_a_system_is_run_again(tmp_path: Path) -> None:
+    """A question at which a system failed, and one without a row of each system, are not taken for done."""
+    path = tmp_path / "rows.jsonl"
+    compare(ByNumber(), {"broken": Broken()}, questions(4), save_to=path, metrics=[nodes_out])
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]), "utf-8")
+    retriever = ByNumber()
+    report = compare(retriever, {"broken": Broken()}, questions(4), save_to=path, metrics=[nodes_out])
+    last = json.loads(lines[-1])["question_id"]
+    assert sorted(retriever.calls) == sorted({"1", last})
+    assert [row.question_id for row in report.rows] == [id_ for id_ in "0123" for _ in range(2)]
+
+
+def test_where_a_question_stands_in_its_file_is_no_change(tmp_path: Path) -> None:
+    """A question that moved to another line is not run again."""
+    path = tmp_path / "rows.jsonl"
+    compare(ByNumber(), {}, [replace(one, line=1) for one in questions(2)], save_to=path)
+    retriever = ByNumber()
+    compare(retriever, {}, [replace(one, line=7) for one in questions(2)], save_to=path)
+    assert retriever.calls == []
 
 
 def test_a_changed_question_is_run_again(tmp_path: Path) -> None:
