@@ -52,9 +52,8 @@ def sentence_spans(text: str, split: SentenceSplitter | None = None) -> list[Spa
     spans: list[Span] = []
     start = 0
     for end in ends:
-        if end > start:
-            spans.append(Span(start, end))
-            start = end
+        spans.append(Span(start, end))
+        start = end
     if start < len(text):
         spans.append(Span(start, len(text)))
     return spans
@@ -74,7 +73,7 @@ def _ends_of(text: str, sentences: list[str]) -> Iterator[int]:
         core = sentence.strip()
         found = text.find(core, at) if core else -1
         if found >= 0:
-            if found > 0 and at > 0:
+            if at > 0:  # what a splitter left out before the first sentence belongs to it
                 yield found
             at = found + len(core)
 

@@ -81,6 +81,57 @@ def test_no_emoji_accent_word_or_number_is_cut(count: Callable[[str], int], text
         assert not {one.start, one.end} & inside
 
 
+@pytest.mark.parametrize(
+    "clusters",
+    [
+        ["a", "\r\n", "b", "\n", "\r"],
+        [FLAG, "🇫🇷", "🇮"],
+        [FAMILY, THUMB, ACCENT, "1\ufe0f\u20e3", "🏴\U000e0067\U000e007f"],
+        ["क्ष", "त्रि", "य"],
+        ["क्", " ", "ष"],
+        ["e\u200d", " ", "x"],
+        ["\u1100\u1161\u11a8", "\u1100\u1161"],
+        ["보", "험"],
+    ],
+)
+def test_what_a_reader_sees_as_a_character_is_one(clusters: list[str]) -> None:
+    """Line ends, flags, emoji, accents, joined letters and syllables of Hangul are each one cluster."""
+    text = "".join(clusters)
+    assert [text[slice(*span)] for span in cluster_spans(text, Span(0, len(text)))] == clusters
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Dr. Who came. He saw 3.5 of them! Why? yes.", ["Dr. Who came. ", "He saw 3.5 of them! ", "Why? yes."]),
+        ("See Fig. A. Then J. Smith left.", ["See Fig. A. Then J. Smith left."]),
+        ("今天好。我们走！？你呢", ["今天好。", "我们走！？", "你呢"]),
+        ("Title\n\nText of it", ["Title\n\n", "Text of it"]),
+        ('He said "No." She left.', ['He said "No." ', "She left."]),
+        ("क्या? हाँ। ठीक", ["क्या? ", "हाँ। ", "ठीक"]),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    """Marks of many scripts and blank lines end a sentence; abbreviations, initials and numbers do not."""
+    assert [text[slice(*span)] for span in sentence_spans(text)] == sentences
+
+
+@pytest.mark.parametrize(
+    ("split", "sentences"),
+    [
+        (["One.", "Two."], ["  One. ", "Two. "]),
+        (["  One. ", " Two. "], ["  One. ", "Two. "]),
+        (["One.", "Three.", "Two."], ["  One. ", "Two. "]),
+        (["One.", "", "One."], ["  One. Two. "]),
+        ([], ["  One. Two. "]),
+    ],
+)
+def test_sentences_of_another_splitter(split: list[str], sentences: list[str]) -> None:
+    """What a splitter leaves out goes to the sentence before, at the start to the first one."""
+    text = "  One. Two. "
+    assert [text[slice(*span)] for span in sentence_spans(text, lambda _: split)] == sentences
+
+
 @pytest.mark.parametrize("tokens", [1, 12, 400, 512])
 def test_a_text_that_fits_is_one_window(count: Callable[[str], int], tokens: int) -> None:
     """Text shorter than a window has no extra windows that hold only what was covered."""
