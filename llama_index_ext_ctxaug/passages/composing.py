@@ -146,7 +146,7 @@ def _shared_settings(nodes: Sequence[BaseNode], provenance: Provenance) -> dict[
     metadata = {
         key: value
         for key, value in first.metadata.items()
-        if key != PROVENANCE_KEY and all(key in o.metadata and o.metadata[key] == value for o in others)
+        if all(key in o.metadata and o.metadata[key] == value for o in others)
     }
     settings: dict[str, Any] = {"metadata": {**metadata, PROVENANCE_KEY: provenance.to_metadata()}}
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):

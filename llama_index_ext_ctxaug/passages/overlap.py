@@ -30,7 +30,7 @@ def common_length(before: str, after: str) -> int:
 
 
 def _longest_border(pattern: str, text: str) -> int:
-    """How much of the pattern's start is the text's end, by Knuth, Morris and Pratt's failure function."""
+    """How much of the pattern's start is the end of a text as long, by Knuth, Morris and Pratt's function."""
     failure = [0] * len(pattern)
     matched = 0
     for place in range(1, len(pattern)):
@@ -40,7 +40,7 @@ def _longest_border(pattern: str, text: str) -> int:
         failure[place] = matched
     matched = 0
     for letter in text:
-        while matched and (matched == len(pattern) or letter != pattern[matched]):
+        while matched and letter != pattern[matched]:
             matched = failure[matched - 1]
         matched += letter == pattern[matched]
     return matched

@@ -271,6 +271,22 @@ def test_the_common_length_is_the_longest(before: str, after: str):
     assert common_length(before, after) == max(lengths, default=0)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "length"),
+    [
+        ("b" + "a" * 13, "a" * 12 + "c" * 9, 12),  # a false start, and the right one a character later
+        ("a" * 80 + "b" + "a" * 12, "a" * 12 + "c" * 99, 12),  # more false starts than are tried one by one
+        ("a" * 80 + "b" + "a" * 11, "a" * 11 + "c" * 99, 0),
+        ("ab" * 40 + "a", "ab" * 40 + "c", 79),
+        ("x" + "ab" * 40, "ab" * 50, 80),
+        ("same as the other", "same as the other", 17),
+    ],
+)
+def test_common_lengths_by_hand(before: str, after: str, length: int):
+    """The longest common end and start, however often its beginning comes before it."""
+    assert common_length(before, after) == length
+
+
 @pytest.mark.parametrize("letters", ["a", "ab"])
 def test_texts_made_to_mislead_the_search_take_linear_time(letters: str):
     """Periodic text that almost matches everywhere is searched in well under a second."""

@@ -98,6 +98,7 @@ def test_what_a_reader_sees_as_a_character_is_one(clusters: list[str]) -> None:
     """Line ends, flags, emoji, accents, joined letters and syllables of Hangul are each one cluster."""
     text = "".join(clusters)
     assert [text[slice(*span)] for span in cluster_spans(text, Span(0, len(text)))] == clusters
+    assert cluster_spans(ACCENT + "x", Span(0, 1)) == [Span(0, 1)]  # where another splitter cut it, it ends
 
 
 @pytest.mark.parametrize(

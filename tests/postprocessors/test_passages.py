@@ -409,3 +409,68 @@ def test_runs_whose_places_cannot_be_compared_stand_by_rank(postprocess: Postpro
     augmenter = passages_of(docstore_of(nodes), 0, passage_scope="document", hole_separator="|")
     (passage,) = postprocess(augmenter, hits(nodes, places))
     assert passage.node.text == "|".join(nodes[place].text for place in places)
+
+
+def test_a_key_without_a_value_is_shared_with_none_that_lack_it(postprocess: Postprocess):
+    """Metadata that is None in one chunk and not there in another is not the passage's."""
+    nodes = linked_document(TEXTS, metadata={"file": "log.txt", "note": None})
+    del nodes[2].metadata["note"]
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [1]))
+    assert set(passage.node.metadata) == {"file", PROVENANCE_KEY}
+    (lone,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [4]))
+    assert set(lone.node.metadata) == {"file", "note", PROVENANCE_KEY}
+
+
+def test_a_passage_is_below_the_parent_of_all_its_chunks(postprocess: Postprocess):
+    """Chunks of one parent give a passage with that parent, chunks of two one without."""
+    nodes = linked_document(TEXTS)
+    for number, node in enumerate(nodes):
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=f"P{number // 3}")
+    parents = []
+    for place in (1, 2, 4):
+        (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [place]))
+        parents.append(passage.node.parent_node and passage.node.parent_node.node_id)
+    assert parents == ["P0", None, "P1"]
+
+
+def test_templates_are_those_of_all_chunks(postprocess: Postprocess):
+    """A template that differs between chunks is left at LlamaIndex's own."""
+    nodes = linked_document(TEXTS)
+    for node in nodes:
+        node.metadata_template, node.text_template = "{key} is {value}", "{metadata_str}: {content}"
+    nodes[3].text_template = "{content}"
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
+    assert passage.node.metadata_template == "{key} is {value}"
+    assert passage.node.text_template == TextNode(text="").text_template
+
+
+def test_marks_stand_around_text(postprocess: Postprocess):
+    """A hit without text gets no marks, and one that lies in another none of its own."""
+    nodes = linked_document(["", "One two three four.", "three four.", "Five."])
+    augmenter = passages_of(docstore_of(nodes), mark_hits=("<", ">"))
+    (passage,) = postprocess(augmenter, hits(nodes, [0]))
+    assert passage.node.text == "One two three four."
+    nodes = linked_document(["One two three four.", "two three four.", "Five."])
+    (passage,) = postprocess(passages_of(docstore_of(nodes), mark_hits=("<", ">")), hits(nodes, [0, 1]))
+    assert passage.node.text == "<One two three four.>Five."
+
+
+@pytest.mark.parametrize("field", ["excluded_llm_metadata_keys", "excluded_embed_metadata_keys"])
+def test_what_any_chunk_hides_is_hidden(postprocess: Postprocess, field: str):
+    """A key that is kept from a model in one chunk, wherever it stands, is kept from it in the passage."""
+    nodes = linked_document(TEXTS, metadata={"secret": "x"})
+    setattr(nodes[3], field, ["secret"])
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
+    assert getattr(passage.node, field) == ["secret", PROVENANCE_KEY]
+
+
+def test_a_source_that_one_chunk_lost_is_that_of_the_others(postprocess: Postprocess):
+    """The passage names its document as the first chunk does that knows it, hash and all."""
+    nodes = linked_document(TEXTS)
+    source = RelatedNodeInfo(node_id="doc", hash="h")
+    for node in nodes:
+        node.relationships[NodeRelationship.SOURCE] = source
+    store = docstore_of(nodes)
+    del nodes[0].relationships[NodeRelationship.SOURCE]
+    (passage,) = postprocess(passages_of(store), hits(nodes, [0]))
+    assert passage.node.relationships[NodeRelationship.SOURCE] == source

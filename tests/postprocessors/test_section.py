@@ -15,7 +15,6 @@ from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import SectionPostprocessor, read_provenance
 from llama_index_ext_ctxaug.neighbors.headings import find_headings
-from llama_index_ext_ctxaug.passages.blocks import block_runs_on
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
 BOOK = [
@@ -189,25 +188,6 @@ def test_a_block_around_the_hit_is_given_as_far_as_it_fits(postprocess: Postproc
     nodes = linked_document([f"- item {number}" for number in range(20)])
     result = postprocess(section(nodes, expansion_tokens=12), hits(nodes, [10]))
     assert len(result) > 3
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "runs_on"),
-    [
-        ("| a |", "| b |", True),
-        ("a | b | c", "d | e | f", True),
-        ("- a", "- b", True),
-        ("1. a", "2. b", True),
-        ("```\ncode", "more\n```", True),
-        ("```\ncode\n```", "Text.", False),
-        ("Text.", "- a", False),
-        ("- a", "Text.", False),
-        ("", "", False),
-    ],
-)
-def test_blocks_that_run_on(before: str, after: str, runs_on: bool) -> None:
-    """A row, an item or an open fence on both sides of a border is one block."""
-    assert block_runs_on(before, after) is runs_on
 
 
 def test_nothing_that_fits_is_warned_of(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
