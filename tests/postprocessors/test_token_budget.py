@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -10,13 +11,10 @@ from conftest import Postprocess
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document, Settings
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.schema import MetadataMode, NodeWithScore
 from text_strategies import Parsed, parsed_documents
 
 from llama_index_ext_ctxaug import (
-    ContextAugmentationEndEvent,
     PrevNextNodePostprocessor,
     TokenBudgetPostprocessor,
     read_provenance,
@@ -32,27 +30,6 @@ def words(text: str) -> list[str]:
 def final_text(result: list[NodeWithScore]) -> str:
     """What a response synthesizer would show to the model."""
     return "\n\n".join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in result)
-
-
-class Ends(BaseEventHandler):
-    """Collects end events."""
-
-    events: list[Any]
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep the end events."""
-        if isinstance(event, ContextAugmentationEndEvent):
-            self.events.append(event)
-
-
-@pytest.fixture
-def ends():
-    """The end events of the test."""
-    handler = Ends(events=[])
-    root = get_dispatcher()
-    root.add_event_handler(handler)
-    yield handler.events
-    root.event_handlers.remove(handler)
 
 
 @pytest.mark.parametrize("output", ["nodes", "passages"])
@@ -80,6 +57,20 @@ def test_metadata_and_separators_count(postprocess: Postprocess):
     assert len(postprocess(exact, hits(nodes, [1]))) == 3
     short = PrevNextNodePostprocessor(token_budget=len(content) - 1, **parameters)
     assert len(postprocess(short, hits(nodes, [1]))) == 2
+
+
+def test_a_separator_that_makes_the_text_shorter_is_counted_as_it_is(postprocess: Postprocess):
+    """Where a tokenizer makes one token of a text's end and the lines behind it, what then fits goes out."""
+
+    def tokens(text: str) -> list[str]:
+        return re.findall(r"\w+|\.\n{3}|\n\n|\W", text)
+
+    nodes = linked_document(["one.\n", "two"])
+    for node in nodes:
+        node.text_template = "{content}"
+    assert (len(tokens("one.\n")), len(tokens("two")), len(tokens("one.\n\n\ntwo"))) == (3, 1, 3)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), token_budget=3, tokenizer=tokens)
+    assert len(postprocess(augmenter, hits(nodes, [0]))) == 2
 
 
 def test_a_hit_over_the_budget_is_kept_and_reported(
