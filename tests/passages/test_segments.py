@@ -45,6 +45,42 @@ def test_each_segment_is_the_best_that_is_left(
     assert left is None or sum(values[slice(*left)]) < 0.25
 
 
+def taken(values: list[list[float]], **limits: float) -> list[tuple[int, int]]:
+    """The segments of six chunks of one document, with these limits."""
+    wide = {"max_length": 9, "overall_max_length": 9, "minimum_value": 0.5}
+    return [segment[:2] for segment in rse(values, [6], **{**wide, **limits})]
+
+
+FIRST, SECOND = [1, -9, 1, -9, -9, -9], [-9, -9, -9, -9, 1, 1]
+
+
+def test_queries_take_segments_in_turn() -> None:
+    """Each query takes its best segment, then each its next, until it has none that is worth it."""
+    assert taken([FIRST, SECOND]) == [(0, 1), (4, 6), (2, 3)]
+    assert taken([SECOND, FIRST]) == [(4, 6), (0, 1), (2, 3)]
+    assert taken([[-9] * 6, FIRST]) == [(0, 1), (2, 3)]
+    assert taken([FIRST, FIRST]) == [(0, 1), (2, 3)]
+    assert taken([]) == []
+
+
+def test_the_length_of_all_segments_is_limited() -> None:
+    """What is left of the chunks of all segments limits the next one, of whichever query."""
+    assert taken([FIRST, SECOND], overall_max_length=1) == [(0, 1)]
+    assert taken([FIRST, SECOND], overall_max_length=2) == [(0, 1), (4, 5)]
+    assert taken([FIRST, SECOND], overall_max_length=3) == [(0, 1), (4, 6)]
+    assert taken([FIRST, SECOND], overall_max_length=0) == []
+    assert taken([SECOND], minimum_value=2) == [(4, 6)]
+    assert taken([SECOND], minimum_value=2.5) == []
+
+
+def test_infinite_scores_stand_at_the_ends() -> None:
+    """Scores without bounds stand with the highest or the lowest finite one, and alone they stand by rank."""
+    found = standing([math.inf, 2.0, 0.0, -math.inf])
+    assert found == pytest.approx([1.0, 1.0, 0.2, 0.2])
+    assert standing([math.inf, -math.inf]) == [1.0, 0.5]
+    assert standing([1e308, -1e308]) == [1.0, 0.5]
+
+
 @given(
     st.lists(st.floats(-20, 20), min_size=2, max_size=30).map(lambda s: sorted(s, reverse=True)),
     st.floats(0.01, 100),
@@ -80,6 +116,7 @@ def test_terms_are_the_words_that_say_what_it_is_about() -> None:
     assert query_terms("What did the Council decide about a Council tax?") == ["council", "decide", "tax"]
     assert query_terms("水枪多") == ["水枪", "枪多"]
     assert query_terms("茶") == ["茶"]
+    assert query_terms("茶茶茶 Tea TEA") == ["茶茶", "tea"]
     assert query_terms("?!") == []
 
 

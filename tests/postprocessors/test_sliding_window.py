@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import Document
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import ImageNode, MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.schema import ImageNode, IndexNode, MetadataMode, NodeRelationship, NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, SlidingWindowPostprocessor, read_provenance
@@ -73,6 +73,37 @@ def test_a_node_that_fits_goes_out_as_it_came(postprocess: Postprocess) -> None:
     result = postprocess(SlidingWindowPostprocessor(), nodes)
     assert [id(hit) for hit in result] == [id(hit) for hit in nodes]
     assert postprocess(SlidingWindowPostprocessor(), []) == []
+
+
+def test_what_is_more_than_text_is_not_cut(postprocess: Postprocess) -> None:
+    """Images with text and nodes that stand for an index go out as they came, however long they are."""
+    text = " ".join(SENTENCES)
+    nodes = [
+        NodeWithScore(node=ImageNode(id_="i", text=text, image="aGk=")),
+        NodeWithScore(node=IndexNode(id_="x", text=text, index_id="other")),
+    ]
+    result = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), nodes)
+    assert [id(hit) for hit in result] == [id(hit) for hit in nodes]
+
+
+def test_a_splitter_of_ones_own_says_where_windows_begin(postprocess: Postprocess) -> None:
+    """Windows begin and end where the given function parts the text."""
+    cutter = SlidingWindowPostprocessor(
+        window_tokens=4, stride_tokens=2, tokenizer=str.split, sentence_splitter=lambda text: text.split("; ")
+    )
+    node = TextNode(id_="n", text="a. B; c. D; e. F; g. H")
+    windows = postprocess(cutter, [NodeWithScore(node=node)])
+    assert [hit.node.text for hit in windows] == ["a. B; c. D; ", "c. D; e. F; ", "e. F; g. H"]
+
+
+def test_the_end_event_names_the_windows(postprocess: Postprocess, ends: list) -> None:
+    """The event counts nodes before and after, and names what was made, not what went out as it came."""
+    found = [NodeWithScore(node=TextNode(id_="long", text=" ".join(SENTENCES)))]
+    found.append(NodeWithScore(node=TextNode(id_="short", text="Short.")))
+    result = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), found)
+    (event,) = ends
+    assert (event.num_hits, event.num_nodes, event.reads) == (2, len(result), 0)
+    assert event.added_node_ids == [hit.node.node_id for hit in result[:-1]]
 
 
 @pytest.mark.parametrize("excluded", [[], ["window", "note"]])
