@@ -9,6 +9,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
 from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.passages.selection import choose
 from llama_index_ext_ctxaug.postprocessors.base import distinct_hits
 from llama_index_ext_ctxaug.postprocessors.chain import apply
 from llama_index_ext_ctxaug.postprocessors.rerank import RerankOptions, rerank
@@ -68,11 +69,15 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
         limit = yield from self._limit(query)
         passages = yield from SectionPostprocessor._flow(self, hits[: self.top_k], query)
         windows = yield from cut_into_windows(self._sized(limit), passages, query, name)
-        chosen = yield from rerank(self, windows, query, name)
         if limit is None:
-            return chosen
+            return (yield from rerank(self, windows, query, name))
+        # Windows are merged behind the cap: what they make may be longer than any of them, and is not cut.
+        merges = self.overlap == "merge"
+        options = self.model_copy(update={"overlap": "keep"}) if merges else self
+        chosen = yield from rerank(options, windows, query, name)
         budget = TokenBudgetPostprocessor(token_budget=limit, priority="score", tokenizer=self.tokenizer)
-        return (yield from apply(budget, chosen, query))
+        kept = yield from apply(budget, chosen, query)
+        return choose(kept, len(kept), "merge") if merges else kept
 
     def _sized(self, limit: int | None) -> WindowOptions:
         """The window parameters; a window is no longer than the whole context may be."""

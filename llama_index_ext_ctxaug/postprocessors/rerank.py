@@ -170,10 +170,7 @@ def _match(
             known = found.setdefault(owner, score)
             found[owner] = max(known, score, key=score_key)
     old = {owner: _number(incoming[owner].score) for owner in found}
-    has_new_scores = found != old and any(score is not None for score in found.values())
-    order = (
-        sorted(found, key=lambda owner: score_key(found[owner]), reverse=True) if has_new_scores else found
-    )
+    order = found if found == old else sorted(found, key=lambda n: score_key(found[n]), reverse=True)
     return [NodeWithScore(node=incoming[owner].node, score=found[owner]) for owner in order]
 
 

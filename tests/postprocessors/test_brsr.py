@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import permutations
 from pydoc_data.topics import topics
 
 import pytest
@@ -10,6 +11,7 @@ from conftest import Postprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import Document, MockEmbedding, Settings
+from llama_index.core.llms import LLMMetadata
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
@@ -22,7 +24,16 @@ from llama_index_ext_ctxaug import (
     read_provenance,
 )
 from llama_index_ext_ctxaug.passages.budget import final_text
-from llama_index_ext_ctxaug.testing import ObservedDocstore, ScriptedLLM, WordEmbedding, docstore_of, hits
+from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.slicing import place_of
+from llama_index_ext_ctxaug.testing import (
+    ObservedDocstore,
+    ScriptedLLM,
+    WordEmbedding,
+    docstore_of,
+    hits,
+    linked_document,
+)
 
 DOCUMENTS = [
     Document(text=topics[name], id_=name) for name in ("assert", "while", "try", "with", "slicings", "lambda")
@@ -141,6 +152,84 @@ def test_the_cap_is_the_models_window(
     assert tokens(final_text(result)) <= 600 - 16 - 256
     free = postprocess(brsr(chunks, max_context_tokens=None), found, query_str=QUESTION)
     assert tokens(final_text(free)) > tokens(final_text(result))
+
+
+@pytest.mark.parametrize("order", ["score", "document"])
+def test_merged_windows_are_within_the_cap(
+    postprocess: Postprocess, chunks: list[TextNode], order: str
+) -> None:
+    """What merged windows make is no longer than the context may be, and stands where its best one did."""
+    sizes = {"window_tokens": 60, "stride_tokens": 20, "overlap": "merge", "order": order}
+    found = retrieved(chunks, QUESTION)
+    free = postprocess(brsr(chunks, **sizes), found, query_str=QUESTION)
+    assert max(tokens(hit.node.text) for hit in free) > 60
+    result = postprocess(brsr(chunks, max_context_tokens=300, **sizes), found, query_str=QUESTION)
+    assert max(tokens(hit.node.text) for hit in result) > 60
+    assert tokens(final_text(result)) <= 300
+    places = [place_of(hit.node) for hit in result]
+    assert not any(
+        one.whole_id == other.whole_id and one.start <= other.start <= one.end
+        for one, other in permutations(places, 2)
+    )
+    if order == "score":
+        assert [hit.score for hit in result] == sorted((hit.score for hit in result), reverse=True)
+
+
+class Sized(ScriptedLLM):
+    """A model that says how long its answers may be."""
+
+    num_output: int = 16
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """Context window and length of an answer."""
+        return LLMMetadata(context_window=self.context_window, num_output=self.num_output)
+
+
+@pytest.mark.parametrize(
+    ("context_window", "num_output", "expected"),
+    [
+        (600, 16, 320),  # 600 - 16 - 3 - 256 = 325, of which 5 make no sentence
+        (600, -1, 340),
+        (300, 16, 20),  # less than the stride
+        (275, 16, 790),  # nothing is left, so that is no limit to go by
+        (200, 16, 790),
+    ],
+)
+def test_what_the_model_leaves(
+    postprocess: Postprocess,
+    monkeypatch: pytest.MonkeyPatch,
+    context_window: int,
+    num_output: int,
+    expected: int,
+) -> None:
+    """Prompt, question and answer are taken off the model's window; windows are cut to what is left."""
+    monkeypatch.setattr(
+        Settings, "_llm", Sized(answers=["x"], context_window=context_window, num_output=num_output)
+    )
+    text = "; ".join(f"sentence {n} has ten words in it and this one" for n in range(79))
+    node = TextNode(id_="n", text=text)
+    augmenter = BRSRPostprocessor(
+        docstore=docstore_of([node]),
+        embed_model=WordEmbedding(),
+        tokenizer=str.split,
+        sentence_splitter=lambda text: text.split("; "),
+        overlap="merge",
+    )
+    result = postprocess(augmenter, hits([node], [0]), query_str="sentence 5 has")
+    assert len(final_text(result).split()) == expected
+
+
+def test_what_ranks_best_is_kept_whoever_added_it(postprocess: Postprocess) -> None:
+    """Within the cap a node that an augmenter added before goes before a hit that ranks lower."""
+    one = linked_document(["The else clause of a loop."], source_id="one")
+    two = linked_document(["Something about another matter."], source_id="two")
+    added = with_provenance(one[0], Provenance("neighbor", ("elsewhere",), 1))
+    augmenter = BRSRPostprocessor(
+        docstore=docstore_of(one, two), embed_model=WordEmbedding(), tokenizer=str.split, max_context_tokens=6
+    )
+    result = postprocess(augmenter, hits([two[0], added], [0, 1]), query_str="else clause of a loop")
+    assert [hit.node.node_id for hit in result] == [one[0].node_id]
 
 
 def test_no_query(postprocess: Postprocess, chunks: list[TextNode], caplog: pytest.LogCaptureFixture) -> None:

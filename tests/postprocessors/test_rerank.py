@@ -105,6 +105,16 @@ def test_an_order_without_new_scores_is_taken(postprocess: Postprocess) -> None:
     assert ids(postprocess(rerank, nodes(), query_str="q")) == ["4", "3", "2"]
 
 
+def test_an_order_with_scores_taken_away_is_taken(postprocess: Postprocess) -> None:
+    """Where the reranker orders nodes and leaves them without scores, its order is the ranking."""
+
+    def answer(hits: list[NodeWithScore]) -> list[NodeWithScore]:
+        return [NodeWithScore(node=hit.node) for hit in hits[::-1]]
+
+    result = postprocess(RerankPostprocessor(reranker=Reranker(answer=answer)), nodes(3), query_str="q")
+    assert [(hit.node.node_id, hit.score) for hit in result] == [("2", None), ("1", None), ("0", None)]
+
+
 def test_nodes_that_the_reranker_leaves_out_are_left_out(postprocess: Postprocess) -> None:
     """What does not come back counts as irrelevant, strangers are ignored."""
 
@@ -197,11 +207,11 @@ def test_min_score_may_leave_nothing(postprocess: Postprocess) -> None:
     assert postprocess(RerankPostprocessor(reranker=reranker, min_score=2), nodes(), query_str="q") == []
 
 
-@pytest.mark.parametrize("limit", [20, 60])
+@pytest.mark.parametrize("limit", [20, 35, 60])
 def test_the_reranker_gets_no_more_than_it_reads(postprocess: Postprocess, limit: int) -> None:
     """A long node is shown in parts within the limit, metadata included; its best part counts."""
     reranker = Reranker(answer=lambda hits: [h for h in hits if _score(h, "number 57.")], seen=[])
-    long = NodeWithScore(node=TextNode(text=TEXT, id_="long", metadata={"title": "A book"}), score=0.1)
+    long = NodeWithScore(node=TextNode(text=TEXT, id_="long", metadata={"title": "A book of numbers"}), score=0.1)
     rerank = RerankPostprocessor(reranker=reranker, reranker_max_tokens=limit)
     result = postprocess(rerank, [*nodes(2), long], query_str="q")
     assert next((hit.node.node_id, hit.score) for hit in result) == ("long", 1.0)
@@ -209,6 +219,16 @@ def test_the_reranker_gets_no_more_than_it_reads(postprocess: Postprocess, limit
     sent = [text for call in reranker.seen for text in call]
     assert max(len(get_tokenizer()(text)) for text in sent) <= limit
     assert all("A book" in text for text in sent[2:])
+
+
+def test_a_node_as_long_as_the_reranker_reads_is_shown_whole(postprocess: Postprocess) -> None:
+    """A node with exactly so many tokens is not cut, and loses nothing that belongs to it."""
+    reranker = Reranker(answer=lambda hits: hits, seen=[])
+    node = TextNode(text="Some text.", metadata={"window": "Before. Some text. After."})
+    content = node.get_content(metadata_mode=MetadataMode.EMBED)
+    rerank = RerankPostprocessor(reranker=reranker, reranker_max_tokens=len(get_tokenizer()(content)))
+    postprocess(rerank, [NodeWithScore(node=node)], query_str="q")
+    assert reranker.seen == [[content]]
 
 
 def _score(hit: NodeWithScore, word: str) -> bool:
@@ -277,7 +297,7 @@ def test_events_come_as_a_pair(postprocess: Postprocess) -> None:
         root.event_handlers.remove(handler)
     assert [type(event).__name__ for event in seen] == ["ReRankStartEvent", "ReRankEndEvent"] * 2
     assert seen[0].top_n == 10
-    assert len(seen[1].nodes) == 5
+    assert len(seen[1].nodes) == len(seen[3].nodes) == 5
 
 
 def test_saved_without_models() -> None:
