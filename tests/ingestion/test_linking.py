@@ -253,6 +253,25 @@ def test_order_decides_between_rivals() -> None:
     assert NeighborLinker().check(nodes).problems == (("contradiction", "a", "b"),)
 
 
+def test_what_is_settled_settles_more() -> None:
+    """Of two rivals one holds as soon as anything less well founded gives the other its place."""
+    nodes = named("a", "c", "b", "d", source=None)
+    link(nodes[0], NEXT, "b")
+    link(nodes[1], NEXT, "b")
+    nodes[1].metadata["next_id"] = "d"
+    assert links(NeighborLinker()(nodes)) == {**chain("a", "b"), **chain("c", "d")}
+    assert NeighborLinker().check(nodes).problems == (("contradiction", "c", "b"),)
+
+
+def test_of_a_repeated_node_the_first_counts() -> None:
+    """Where an id is handed in twice, all of its nodes get the links that the first of them states."""
+    nodes = [*named("a", source=None), *named("a", "b", source=None)]
+    link(nodes[0], NEXT, "b")
+    out = NeighborLinker()(nodes)
+    assert len(out) == 3
+    assert [links([node])[node.node_id] for node in out] == [(None, "b"), (None, "b"), ("a", None)]
+
+
 def test_doubt_is_kept() -> None:
     """Links that exclude each other stay as they are where nothing decides, and are reported."""
     nodes = named("a", "b", "c", source=None)
@@ -279,6 +298,10 @@ def test_node_that_was_not_handed_in() -> None:
     assert links(NeighborLinker()(nodes)) == {"a": (None, "gone"), "b": (None, None)}
     assert links(NeighborLinker(complete_documents=True)(nodes)) == chain("a", "b")
     assert kinds(NeighborLinker(), nodes) == ["not_at_hand"]
+    nodes = named("a", "b")
+    link(nodes[1], PREVIOUS, "gone")
+    assert links(NeighborLinker()(nodes)) == {"a": (None, None), "b": ("gone", None)}
+    assert links(NeighborLinker(complete_documents=True)(nodes)) == chain("a", "b")
 
 
 def test_link_against_offsets() -> None:
@@ -289,6 +312,34 @@ def test_link_against_offsets() -> None:
     linked = links(NeighborLinker()(nodes))
     assert linked[nodes[2].node_id][1] == nodes[1].node_id
     assert "against_offsets" in kinds(NeighborLinker(), nodes)
+
+
+def test_offsets_in_different_parents_are_not_compared() -> None:
+    """A link from one parent's last chunk to another's first is not against their offsets."""
+    nodes = named("a", "b", "c", "d")
+    for number, node in enumerate(nodes):
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="PQ"[number // 2])
+        node.start_char_idx, node.end_char_idx = number % 2 * 6, number % 2 * 6 + 6
+    link(nodes[3], NEXT, "a")
+    link(nodes[0], PREVIOUS, "d")
+    assert links(NeighborLinker()(nodes)) == chain("c", "d", "a", "b")
+    assert kinds(NeighborLinker(), nodes) == []
+
+
+def test_blank_ids_in_metadata_name_nothing() -> None:
+    """An empty id, as at the ends of a document, is no link and no problem."""
+    nodes = named("a", "b", source=None, prev_id=["", "a"], next_id=["b", ""])
+    assert links(NeighborLinker()(nodes)) == chain("a", "b")
+    assert kinds(NeighborLinker(), nodes) == []
+
+
+def test_metadata_that_links_contradict() -> None:
+    """An id in metadata that the nodes' own links exclude is reported and not used."""
+    nodes = [*linked_document(2), *named("c")]
+    first = nodes[0].node_id
+    nodes[2].metadata["prev_id"] = first
+    assert links(NeighborLinker()(nodes))["c"][0] != first
+    assert NeighborLinker().check(nodes).problems == (("contradiction", "c", first),)
 
 
 def test_one_warning(caplog: pytest.LogCaptureFixture) -> None:

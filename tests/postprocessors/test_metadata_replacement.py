@@ -295,6 +295,72 @@ def test_windows_that_touch(postprocess: Postprocess) -> None:
     assert [hit.node.get_content() for hit in out] == ["".join(SENTENCES[1:7])]
 
 
+def test_offsets_in_parents_are_no_places(postprocess: Postprocess) -> None:
+    """Windows of chunks whose offsets count in different parents do not touch because these say so."""
+    nodes = [
+        TextNode(id_=id_, text=text, metadata={"window": text}, start_char_idx=start, end_char_idx=start + 5)
+        for id_, text, start in (("a", "Some.", 0), ("b", "More.", 5))
+    ]
+    for node, parent in zip(nodes, "PQ", strict=True):
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=parent)
+    augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=True)
+    assert len(postprocess(augmenter, scored(nodes, [0, 1]))) == 2
+
+
+def test_a_merged_window_is_not_sent_twice(postprocess: Postprocess) -> None:
+    """Where both hits have the same window it is the text, and no longer in the metadata."""
+    nodes = sentence_nodes(5, sentences=SENTENCES[:3])
+    (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [2, 0]))
+    assert out.node.get_content(MetadataMode.ALL).count(SENTENCES[1].strip()) == 1
+
+
+def placed(id_: str, own: str, window: str, start: int) -> TextNode:
+    """A sentence of a document with its window and its offsets."""
+    node = TextNode(id_=id_, text=own, metadata={"window": window}, start_char_idx=start)
+    node.end_char_idx = start + len(own)
+    node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+    return node
+
+
+def test_a_short_window_in_another_adds_nothing(postprocess: Postprocess) -> None:
+    """A window of a few characters that lies in another one is not put behind it."""
+    nodes = [placed("a", "乙。", "甲。乙。丙。", 2), placed("b", "丙。", "丙。", 4)]
+    (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1]))
+    assert out.node.text == "甲。乙。丙。"
+
+
+def test_what_a_window_has_twice_is_in_no_place(postprocess: Postprocess) -> None:
+    """Where a sentence stands twice in its window, the piece is the window, and has no place in the document."""
+    shared = "今天天气很好我们去公园散步。"
+    nodes = [placed("a", "好。", f"好。好。{shared}", 2), placed("b", "好。", f"{shared}好。好。", 18)]
+    (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1]))
+    pieces = read_provenance(out.node).pieces
+    assert "".join(out.node.text[piece.start : piece.end] for piece in pieces) == out.node.text
+    assert [piece.source_start for piece in pieces] == [None, None]
+
+
+def test_what_is_more_than_text_is_not_merged(postprocess: Postprocess) -> None:
+    """An image whose window overlaps that of a sentence stays a node of its own, with its image."""
+    nodes = sentence_nodes()
+    image = ImageNode(
+        id_="i", text="", image="aGk=", metadata=dict(nodes[3].metadata), relationships=nodes[3].relationships
+    )
+    found = [*scored(nodes, [4]), NodeWithScore(node=image)]
+    out = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), found)
+    assert [hit.node.node_id for hit in out] == [nodes[4].node_id, "i"]
+    assert out[1].node.image == "aGk="
+
+
+def test_what_goes_out_has_links_of_its_own(postprocess: Postprocess) -> None:
+    """A change to the links of a replaced node does not reach the node that came in."""
+    nodes = sentence_nodes()
+    (out,) = postprocess(MetadataReplacementPostProcessor("window"), scored(nodes, [4]))
+    assert out.node.relationships == nodes[4].relationships
+    out.node.relationships.clear()
+    assert nodes[4].relationships
+
+
 def test_short_sentences_by_links(postprocess: Postprocess) -> None:
     """Hits that link to each other are merged however short what they share is."""
     nodes = sentence_nodes(1, sentences=["甲。", "乙。", "丙。", "丁。", "戊。"])
