@@ -102,10 +102,7 @@ class WindowExtractor(TransformComponent):
         chains = self.linker.chains(nodes)
         if chains.problems:
             warn_of_problems(self.class_name(), chains.problems)
-        # Places in different pages of a file cannot be compared.
-        windows = _Windows(
-            chains, self.window_size, self.chunk_separator, texts or {}, not self.linker.document_key
-        )
+        windows = _Windows(chains, self.window_size, self.chunk_separator, texts or {})
         keys = self._keys()
         return [_with_metadata(node, self._metadata(windows, node), keys) for node in nodes]
 
@@ -129,7 +126,6 @@ class _Windows:
     size: int
     separator: str
     texts: Mapping[str, str]
-    comparable: bool
     _chunks: dict[str, TextChunk] = field(default_factory=dict)
     _frames: dict[str, str] = field(default_factory=dict)
 
@@ -165,12 +161,14 @@ class _Windows:
         chunk = self._chunks.get(id_)
         if chunk is None:
             node = self.chains.nodes[id_]
+            source = related_id(node, NodeRelationship.SOURCE)
             chunk = self._chunks[id_] = TextChunk(
                 text=_text(node),
                 start=getattr(node, "start_char_idx", None),
                 end=getattr(node, "end_char_idx", None),
-                frame=related_id(node, NodeRelationship.PARENT) or related_id(node, NodeRelationship.SOURCE),
-                shift=self._shift(node) if self.comparable else None,
+                frame=related_id(node, NodeRelationship.PARENT) or source,
+                shift=self._shift(node),
+                document=source,
             )
         return chunk
 

@@ -185,6 +185,91 @@ def test_missing_child() -> None:
     assert linked[after][0] is None
 
 
+def children_of(parent_id: str, *ids: str) -> list[TextNode]:
+    """A parent that lists these children, and the children."""
+    parent, *children = named(parent_id, *ids)
+    parent.relationships[NodeRelationship.CHILD] = [RelatedNodeInfo(node_id=id_) for id_ in ids]
+    for child in children:
+        child.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=parent_id)
+    return [parent, *children]
+
+
+@pytest.mark.parametrize("gone", ["b", "c"])
+def test_missing_child_at_the_edge_of_a_parent(gone: str) -> None:
+    """Without the last child of a parent, or the first of the next, nothing links one to the other."""
+    nodes = [*children_of("P", "a", "b"), *children_of("Q", "c", "d")]
+    linker = NeighborLinker()
+    assert links(linker(nodes)) == {**chain("P", "Q"), **chain("a", "b", "c", "d")}
+    rest = [node for node in nodes if node.node_id != gone]
+    halves = {**chain("a"), **chain("c", "d")} if gone == "b" else {**chain("a", "b"), **chain("d")}
+    assert links(linker(rest)) == {**chain("P", "Q"), **halves}
+
+
+def test_children_of_parents_that_do_not_follow_each_other() -> None:
+    """Where a parent is missing between two, the last child of one and the first of the other do not touch."""
+    nodes = [*children_of("P", "a", "b"), *children_of("Q", "c", "d")]
+    nodes[0].metadata["chunk_id"], nodes[3].metadata["chunk_id"] = 1, 3
+    assert links(NeighborLinker()(nodes)) == {
+        **chain("P"), **chain("Q"), **chain("a", "b"), **chain("c", "d"),
+    }  # fmt: skip
+
+
+def test_a_list_of_children_that_repeats_one_is_not_used() -> None:
+    """Children stand as they came where their parent's list names one of them twice."""
+    nodes = children_of("P", "a", "b")
+    nodes[0].relationships[NodeRelationship.CHILD] += [RelatedNodeInfo(node_id="a")]
+    assert links(NeighborLinker()(nodes)) == {**chain("P"), **chain("a", "b")}
+
+
+def test_chunks_of_different_levels_are_not_linked() -> None:
+    """A chunk of the document does not follow a child of a chunk, whether their parents are there or not."""
+    nodes = named("a", "b", "c", "d")
+    for node in nodes[2:]:
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="P")
+    apart = {**chain("a", "b"), **chain("c", "d")}
+    assert links(NeighborLinker()(nodes)) == apart
+    with_document = [Document(text="text", id_="doc"), *nodes]
+    linked = links(NeighborLinker(across_parents=False)(with_document))
+    assert {id_: linked[id_] for id_ in apart} == apart
+
+
+def test_offsets_of_edited_chunks_tell_no_order() -> None:
+    """Offsets that are not as far apart as the texts are long order nothing."""
+    nodes = named("a", "b")
+    for node, start in zip(nodes, (10, 0), strict=True):
+        node.start_char_idx, node.end_char_idx = start, start + 2
+    assert links(NeighborLinker()(nodes)) == chain("a", "b")
+    for node in nodes:
+        node.set_content("ok")
+    assert links(NeighborLinker()(nodes)) == chain("b", "a")
+
+
+def test_equal_offsets_tell_no_order() -> None:
+    """Chunks that begin at the same character are not held against a link between them."""
+    nodes = named("a", "b")
+    for node, text in zip(nodes, ("text", "text and more"), strict=True):
+        node.set_content(text)
+        node.start_char_idx, node.end_char_idx = 0, len(text)
+    link(nodes[1], NEXT, "a")
+    link(nodes[0], PREVIOUS, "b")
+    assert links(NeighborLinker()(nodes)) == chain("b", "a")
+    assert kinds(NeighborLinker(), nodes) == []
+
+
+@pytest.mark.parametrize(
+    "numbers", [[True, False], [2.5, 1.5], ["2a", "1a"], [None, 1], [[2], [1]], [10**400, "x"]]
+)
+def test_what_is_no_whole_number_numbers_nothing(numbers: list[object]) -> None:
+    """Chunks stand as they came where their numbers are none."""
+    assert links(NeighborLinker()(named("a", "b", chunk_id=numbers))) == chain("a", "b")
+
+
+@pytest.mark.parametrize("numbers", [[2.0, 1.0], [" 2 ", "1"], ["١٠", "٩"], [1, 0]])
+def test_whole_numbers_of_other_kinds(numbers: list[object]) -> None:
+    """Whole numbers as floats and as text, with white space or in other digits, order chunks."""
+    assert links(NeighborLinker()(named("a", "b", chunk_id=numbers))) == chain("b", "a")
+
+
 def test_repeated_number() -> None:
     """A chunk number that stands twice is reported and not used."""
     nodes = named("a", "b", "c", chunk_id=[1, 1, 0])

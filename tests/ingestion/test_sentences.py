@@ -78,6 +78,16 @@ def test_links_and_source() -> None:
     assert all("window" not in info.metadata for info in middle.values())
 
 
+def test_keys_of_ones_own() -> None:
+    """Window and sentence stand under the keys that were named, and only there."""
+    parser = SentenceWindowParser(window_metadata_key="around", original_text_metadata_key="sentence")
+    nodes = parser([Document(text="今天。明天。")])
+    assert [node.metadata for node in nodes] == [
+        {"around": "今天。明天。", "sentence": "今天。"},
+        {"around": "今天。明天。", "sentence": "明天。"},
+    ]
+
+
 def test_like_the_parser_it_extends() -> None:
     """Metadata keys, exclusions and English sentences are those of LlamaIndex's parser."""
     text = "One thing is so. Another is not. The third one? Nobody knows. The end."

@@ -124,6 +124,39 @@ def test_pages_of_a_file() -> None:
     assert windows(nodes, linker=linker, chunk_separator="\n") == ["Page 9.\nPage 10."] * 2
 
 
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize(
+    "pages",
+    [
+        ["This page is left blank.", "This page is left blank.", "The end of it."],
+        ["Chapter one. Confidential.", "Confidential. Chapter two.", "Chapter three."],
+    ],
+)
+def test_pages_share_no_text(pages: list[str], offsets: bool) -> None:
+    """Equal pages, headers and footers all stand in the windows of a file, each on a new line."""
+    nodes = [
+        linked_document([text], source_id=f"p{n}", offsets=offsets, metadata={"file": "f", "page_label": n})[0]
+        for n, text in enumerate(pages)
+    ]
+    linker = NeighborLinker(document_key="file")
+    assert windows(nodes, 2, linker=linker) == ["\n".join(pages)] * 3
+
+
+def test_parents_in_a_ring() -> None:
+    """Windows of chunks whose parents name each other are made, and end."""
+    nodes = linked_document(["a ", "b ", "c "], offsets=True)
+    parents = linked_document(["a b ", "c "], source_id="doc", offsets=True)
+    for number, node in enumerate(nodes):
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=f"parent-{number // 2}")
+    for number, parent in enumerate(parents):
+        parent.id_ = f"parent-{number}"
+        parent.relationships = {
+            NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc"),
+            NodeRelationship.PARENT: RelatedNodeInfo(node_id=f"parent-{1 - number}"),
+        }
+    assert windows([*parents, *nodes])[2:] == ["a b ", "a b c ", "b c "]
+
+
 def test_hidden_from_embedding_and_llm() -> None:
     """A window is in neither the text for embedding nor that for the LLM, and the node's own text stays."""
     nodes = linked_document(["alpha", "beta"])

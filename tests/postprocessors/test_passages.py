@@ -450,9 +450,9 @@ def test_marks_stand_around_text(postprocess: Postprocess):
     augmenter = passages_of(docstore_of(nodes), mark_hits=("<", ">"))
     (passage,) = postprocess(augmenter, hits(nodes, [0]))
     assert passage.node.text == "One two three four."
-    nodes = linked_document(["One two three four.", "two three four.", "Five."])
+    nodes = linked_document(["One two three four five.", "two three four", "Six."])
     (passage,) = postprocess(passages_of(docstore_of(nodes), mark_hits=("<", ">")), hits(nodes, [0, 1]))
-    assert passage.node.text == "<One two three four.>Five."
+    assert passage.node.text == "<One two three four five.>Six."
 
 
 @pytest.mark.parametrize("field", ["excluded_llm_metadata_keys", "excluded_embed_metadata_keys"])
