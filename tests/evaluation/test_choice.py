@@ -53,7 +53,11 @@ def test_equal_systems_tie_to_the_cheaper() -> None:
     systems = [candidate("base", LOW, 50), candidate("long", HIGH, 300), candidate("short", HIGH, 200)]
     for order in (systems, systems[::-1]):
         choice = choose(order, "base")
-        assert (choice.winner, choice.top, list(choice.marks)) == ("short", "short", ["short", "long", "base"])
+        assert (choice.winner, choice.top, list(choice.marks)) == (
+            "short",
+            "short",
+            ["short", "long", "base"],
+        )
 
 
 def test_fewer_tokens_count_before_less_time() -> None:

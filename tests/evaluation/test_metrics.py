@@ -140,7 +140,10 @@ def test_evidence_in_pieces() -> None:
     half = outcome(question, node("a", TEXT))
     assert EvidenceRecall().score(half) == pytest.approx(10 / 16)
     assert EvidenceWhole().score(half) == 0
-    assert EvidenceWhole().score(outcome(question, node("a", f"Alpha beta gamma delta epsilon zeta {TEXT}"))) == 1
+    assert (
+        EvidenceWhole().score(outcome(question, node("a", f"Alpha beta gamma delta epsilon zeta {TEXT}")))
+        == 1
+    )
 
 
 @pytest.mark.parametrize("evidence", [(), (Evidence("..."),)])
@@ -170,7 +173,13 @@ def test_repeated() -> None:
     """Words of a run that stood before count as repeated."""
     result = outcome(Question("q", "?"), node("a", TEXT), node("b", "eight nine new " + TEXT))
     assert Repeated().score(result) == pytest.approx(10 / 23)
-    for count, repeated in ((4, 0), (7, 0), (11, 0), (12, 6), (13, 7)):  # a run must end before it comes again
+    for count, repeated in (
+        (4, 0),
+        (7, 0),
+        (11, 0),
+        (12, 6),
+        (13, 7),
+    ):  # a run must end before it comes again
         many = outcome(Question("q", "?"), node("a", "word " * count))
         assert Repeated().score(many) == pytest.approx(repeated / count)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +16,14 @@ from llama_index.core.node_parser import (
     SentenceWindowNodeParser,
     TokenTextSplitter,
 )
-from llama_index.core.schema import Document, ImageNode, MetadataMode, NodeRelationship, RelatedNodeInfo
+from llama_index.core.schema import (
+    Document,
+    ImageNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
 from pydantic import ValidationError
 
 from llama_index_ext_ctxaug import NeighborLinker, WindowExtractor
@@ -115,6 +123,40 @@ def test_hierarchy() -> None:
         assert leaf.metadata["window"] in TEXT
 
 
+def test_places_in_parents_of_parents() -> None:
+    """Offsets are added up over all levels, so that white space between chunks of two parents is seen."""
+    texts = {"G": (9, "alpha beta"), "P": (0, "alpha"), "Q": (6, "beta"), "a": (0, "alpha"), "b": (0, "beta")}
+    nodes = {
+        id_: TextNode(id_=id_, text=text, start_char_idx=start, end_char_idx=start + len(text))
+        for id_, (start, text) in texts.items()
+    }
+    for id_, above in (("P", "G"), ("Q", "G"), ("a", "P"), ("b", "Q")):
+        nodes[id_].relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=above)
+        listed = nodes[above].relationships.setdefault(NodeRelationship.CHILD, [])
+        listed.append(RelatedNodeInfo(node_id=id_))
+    for node in nodes.values():
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+    assert windows(list(nodes.values()))[-2:] == ["alpha beta", "alpha beta"]
+
+
+def test_a_document_among_the_nodes_tells_what_was_stripped() -> None:
+    """White space between chunks is the document's, where the document is handed in with them."""
+    document = Document(id_="doc", text="First.\n\t Second.")
+    nodes = linked_document(["First.", "Second."])
+    for node, (start, end) in zip(nodes, ((0, 6), (9, 16)), strict=True):
+        node.start_char_idx, node.end_char_idx = start, end
+    assert windows([document, *nodes])[1:] == [document.text] * 2
+
+
+def test_problems_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Links that do not fit together are one warning of the extractor."""
+    nodes = linked_document(["a", "b"])
+    nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
+    with caplog.at_level(logging.WARNING):
+        assert windows(nodes) == ["ab", "ab"]
+    assert [record.getMessage()[:32] for record in caplog.records] == ["WindowExtractor: 1 problems with"]
+
+
 def test_pages_of_a_file() -> None:
     """With a linker that joins the pages of a file, windows run over the edges of pages."""
     pages = [Document(text=f"Page {n}.", metadata={"file": "f", "page_label": str(n)}) for n in (9, 10)]
@@ -135,7 +177,9 @@ def test_pages_of_a_file() -> None:
 def test_pages_share_no_text(pages: list[str], offsets: bool) -> None:
     """Equal pages, headers and footers all stand in the windows of a file, each on a new line."""
     nodes = [
-        linked_document([text], source_id=f"p{n}", offsets=offsets, metadata={"file": "f", "page_label": n})[0]
+        linked_document([text], source_id=f"p{n}", offsets=offsets, metadata={"file": "f", "page_label": n})[
+            0
+        ]
         for n, text in enumerate(pages)
     ]
     linker = NeighborLinker(document_key="file")

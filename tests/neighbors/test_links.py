@@ -133,8 +133,6 @@ def test_growth_enters_a_page_at_its_edge(postprocess: Any, links: Any) -> None:
     ]
     orders = [0, 1, 2] if links == "none" else [1, 2, 0]
     store = docstore_of(*([page[place] for place in orders] for page in pages))
-    augmenter = PrevNextNodePostprocessor(
-        docstore=store, num_nodes=4, mode="both", document_key="file_path"
-    )
+    augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=4, mode="both", document_key="file_path")
     result = postprocess(augmenter, hits(pages[1], [1]))
     assert [hit.node.node_id for hit in result] == [node.node_id for page in pages for node in page]

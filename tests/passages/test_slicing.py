@@ -98,6 +98,10 @@ def test_a_part_that_lies_in_the_other_adds_nothing(end: int) -> None:
 def test_what_is_not_certain_of_one_part_is_not_of_both() -> None:
     """Joined parts are exact where both are."""
     certain, unsure = passage(("x", 0, 26)), passage(("x", 0, 26), exact=False)
-    for first, second, exact in ((certain, unsure, False), (unsure, certain, False), (certain, certain, True)):
+    for first, second, exact in (
+        (certain, unsure, False),
+        (unsure, certain, False),
+        (certain, certain, True),
+    ):
         joined = join_overlapping(part(first, 0, 10), part(second, 5, 20))
         assert read_provenance(joined.node).exact == exact

@@ -104,7 +104,10 @@ def test_what_a_reader_sees_as_a_character_is_one(clusters: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "sentences"),
     [
-        ("Dr. Who came. He saw 3.5 of them! Why? yes.", ["Dr. Who came. ", "He saw 3.5 of them! ", "Why? yes."]),
+        (
+            "Dr. Who came. He saw 3.5 of them! Why? yes.",
+            ["Dr. Who came. ", "He saw 3.5 of them! ", "Why? yes."],
+        ),
         ("See Fig. A. Then J. Smith left.", ["See Fig. A. Then J. Smith left."]),
         ("今天好。我们走！？你呢", ["今天好。", "我们走！？", "你呢"]),
         ("Title\n\nText of it", ["Title\n\n", "Text of it"]),

@@ -6,18 +6,16 @@ import logging
 from typing import Any
 
 import pytest
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 from trees import PARENT, SOURCE, Hierarchy, family, grow
 
 from llama_index_ext_ctxaug import (
     AutoMergingPostprocessor,
     ConfigurationError,
-    ContextAugmentationEndEvent,
     RefusedNodeError,
     read_provenance,
 )
+from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
 
 TWO_LEVELS = [[[[]] * 3, [[]] * 3, [[]] * 3]]
 
@@ -134,6 +132,74 @@ def test_a_filled_gap_has_the_score_that_neighbors_have(postprocess: Any) -> Non
     inherited = postprocess(merger(tree, neighbor_score="inherit"), found)
     assert ids(inherited) == ["P.0", "P.1", "P.2", "P.6"]
     assert inherited[1].score == 0.9
+
+
+@pytest.mark.parametrize("order", [("P.2", "P.0", "P.1"), ("P.1", "P.2", "P.0")])
+def test_hits_of_equal_score_are_named_in_reading_order(postprocess: Any, order: tuple[str, ...]) -> None:
+    """The hits below a merged parent are named best first, and as they stand where none is better."""
+    tree = family()
+    (parent,) = postprocess(merger(tree), tree.retrieved(*order, scores=[0.5, 0.5, 0.5]))
+    assert read_provenance(parent.node).hits == ("P.0", "P.1", "P.2")
+    (parent,) = postprocess(merger(tree), tree.retrieved(*order, scores=[None, None, 0.0]))
+    assert read_provenance(parent.node).hits[0] == order[2]
+
+
+@pytest.mark.parametrize(
+    ("scores", "nearest"), [([0.2, 0.7], "P.2"), ([0.7, 0.2], "P.0"), ([None, -1], "P.2")]
+)
+def test_a_gap_between_two_hits_is_that_of_the_better(
+    postprocess: Any, scores: list[float | None], nearest: str
+) -> None:
+    """A child as near to both ends of its gap names the better hit first, and inherits its score."""
+    tree = family(9)
+    augmenter = merger(tree, neighbor_score="inherit", sort_by_score=False)
+    result = postprocess(augmenter, tree.retrieved("P.0", "P.2", scores=scores))
+    assert ids(result) == ["P.0", "P.1", "P.2"]
+    assert read_provenance(result[1].node).hits[0] == nearest
+    assert result[1].score == next(hit.score for hit in result if hit.node.node_id == nearest)
+
+
+def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
+    """A child that stands below another hit, as its own link says, is not filled in beside it."""
+    tree = grow([[[]] * 9, [[]]])
+    inside = tree.nodes["P.1"]
+    inside.relationships[PARENT] = RelatedNodeInfo(node_id="Q")
+    for node in tree.nodes.values():
+        node.relationships[SOURCE] = RelatedNodeInfo(node_id="document")
+    tree.nodes["Q"].relationships[NodeRelationship.CHILD].append(RelatedNodeInfo(node_id="P.1"))
+    result = postprocess(merger(tree), tree.retrieved("P.0", "P.2", "Q"))
+    assert ids(result) == ["P.0", "P.2", "Q"]
+
+
+def test_a_merged_parent_stands_at_its_first_hit(postprocess: Any) -> None:
+    """Without sorting a parent stands at the best rank of its hits, which need not be that of the best score."""
+    tree = grow([[[]] * 2, [[]] * 3])
+    found = tree.retrieved("P.0", "Q.0", "P.1", scores=[0.1, 0.5, 0.9])
+    assert ids(postprocess(merger(tree, sort_by_score=False), found)) == ["P", "Q.0"]
+    equal = tree.retrieved("P.0", "Q.0", "P.1", scores=[0.5, 0.9, 0.9])
+    assert ids(postprocess(merger(tree), equal)) == ["P", "Q.0"]  # of equal scores the first rank counts
+
+
+def test_the_budget_takes_the_best_hits_first(postprocess: Any) -> None:
+    """Under the budget's rule hits are kept by score, not in the order in which they came."""
+    tree = grow([[[]] * 5, [[]] * 5])
+    for node in tree.nodes.values():
+        node.set_content("word " * 10)
+    found = tree.retrieved("P.0", "Q.0", "P.4", scores=[0.1, None, 0.9])
+    augmenter = merger(tree, merge_rule="budget", token_budget=25, tokenizer=str.split)
+    assert ids(postprocess(augmenter, found)) == ["P.4", "P.0"]
+
+
+def test_what_neighbors_are_is_told_by_order(postprocess: Any) -> None:
+    """With a budget neighbors are chosen by their distance in the document though hits are sorted by score."""
+    tree = family(9)
+    for node in tree.nodes.values():
+        node.set_content("word " * 10)
+    found = tree.retrieved("P.6", "P.0", "P.2", scores=[0.9, 0.5, 0.4])
+    augmenter = merger(tree, token_budget=43, tokenizer=str.split)
+    assert ids(postprocess(augmenter, found)) == ["P.6", "P.0", "P.2", "P.1"]
+    short = merger(tree, token_budget=25, tokenizer=str.split)
+    assert ids(postprocess(short, found)) == ["P.6", "P.0"]
 
 
 def test_a_gap_that_may_not_be_added_stays_open(postprocess: Any) -> None:
@@ -281,30 +347,37 @@ def test_a_parent_of_the_stored_copy_s_document(postprocess: Any) -> None:
     assert ids(postprocess(merger(tree), bare)) == ["P"]
 
 
-class Events(BaseEventHandler):
-    """Keeps the end events."""
-
-    seen: list[ContextAugmentationEndEvent] = []  # noqa: RUF012
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep it."""
-        if isinstance(event, ContextAugmentationEndEvent):
-            self.seen.append(event)
-
-
-def test_what_was_merged_is_reported(postprocess: Any) -> None:
-    """The end event names the merged parents, the reads, the rounds and what was refused."""
+def test_what_was_merged_is_reported(postprocess: Any, ends: list) -> None:
+    """The end event names the merged parents, the reads, the rounds and what was missing."""
     tree = grow([[[]] * 2, [[]] * 2])
     tree.missing = {"Q"}
-    events, root = Events(), get_dispatcher()
-    root.add_event_handler(events)
-    try:
-        postprocess(merger(tree), tree.retrieved("P.0", "P.1", "Q.0"))
-    finally:
-        root.event_handlers.remove(events)
-    (event,) = events.seen
+    postprocess(merger(tree), tree.retrieved("P.0", "P.1", "Q.0"))
+    (event,) = ends
     assert event.added_node_ids == ["P"]
     assert (event.reads, event.rounds, event.stop_reasons) == (2, 1, {"missing": 1})
+
+
+def test_what_was_refused_is_reported(postprocess: Any, ends: list) -> None:
+    """The end event counts parents and children in gaps that the filters refused, and parents without text."""
+    tree = grow([[[]] * 2, [[]] * 9, [[]] * 2])
+    tree.nodes["P"].metadata["secret"] = tree.nodes["Q.1"].metadata["secret"] = True
+    tree.nodes["R"].set_content(" ")
+    augmenter = merger(tree, neighbor_filters=lambda node: "secret" not in node.metadata)
+    found = tree.retrieved("P.0", "P.1", "Q.0", "Q.2", "R.0", "R.1")
+    assert ids(postprocess(augmenter, found)) == [hit.node.node_id for hit in found]
+    assert ends[0].stop_reasons == {"filter": 2, "no_text": 1}
+    assert ends[0].added_node_ids == []
+
+
+def test_what_takes_in_others_says_what_it_was(postprocess: Any) -> None:
+    """A retrieved parent is a hit; one that came in as a neighbor stands for the hits below it."""
+    tree = family()
+    (taken,) = postprocess(merger(tree), tree.retrieved("P", "P.1"))
+    assert read_provenance(taken.node).role == "hit"
+    added = with_provenance(tree.nodes["P"], Provenance("neighbor", ("elsewhere",), 1))
+    (taken,) = postprocess(merger(tree), [NodeWithScore(node=added), *tree.retrieved("P.1")])
+    provenance = read_provenance(taken.node)
+    assert (provenance.role, provenance.hits[0]) == ("parent", "P.1")
 
 
 def test_long_chains_of_parents_are_climbed() -> None:

@@ -190,7 +190,7 @@ class Sized(ScriptedLLM):
     ("context_window", "num_output", "expected"),
     [
         (600, 16, 320),  # 600 - 16 - 3 - 256 = 325, of which 5 make no sentence
-        (600, -1, 340),
+        (600, -16, 340),  # of a model that does not say how long its answers may be
         (300, 16, 20),  # less than the stride
         (275, 16, 790),  # nothing is left, so that is no limit to go by
         (200, 16, 790),

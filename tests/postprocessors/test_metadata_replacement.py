@@ -311,7 +311,9 @@ def test_offsets_in_parents_are_no_places(postprocess: Postprocess) -> None:
 def test_a_merged_window_is_not_sent_twice(postprocess: Postprocess) -> None:
     """Where both hits have the same window it is the text, and no longer in the metadata."""
     nodes = sentence_nodes(5, sentences=SENTENCES[:3])
-    (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [2, 0]))
+    (out,) = postprocess(
+        MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [2, 0])
+    )
     assert out.node.get_content(MetadataMode.ALL).count(SENTENCES[1].strip()) == 1
 
 
@@ -326,7 +328,9 @@ def placed(id_: str, own: str, window: str, start: int) -> TextNode:
 def test_a_short_window_in_another_adds_nothing(postprocess: Postprocess) -> None:
     """A window of a few characters that lies in another one is not put behind it."""
     nodes = [placed("a", "乙。", "甲。乙。丙。", 2), placed("b", "丙。", "丙。", 4)]
-    (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1]))
+    (out,) = postprocess(
+        MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1])
+    )
     assert out.node.text == "甲。乙。丙。"
 
 
@@ -334,7 +338,9 @@ def test_what_a_window_has_twice_is_in_no_place(postprocess: Postprocess) -> Non
     """Where a sentence stands twice in its window, the piece is the window, and has no place in the document."""
     shared = "今天天气很好我们去公园散步。"
     nodes = [placed("a", "好。", f"好。好。{shared}", 2), placed("b", "好。", f"{shared}好。好。", 18)]
-    (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1]))
+    (out,) = postprocess(
+        MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1])
+    )
     pieces = read_provenance(out.node).pieces
     assert "".join(out.node.text[piece.start : piece.end] for piece in pieces) == out.node.text
     assert [piece.source_start for piece in pieces] == [None, None]

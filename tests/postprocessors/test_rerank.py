@@ -211,7 +211,9 @@ def test_min_score_may_leave_nothing(postprocess: Postprocess) -> None:
 def test_the_reranker_gets_no_more_than_it_reads(postprocess: Postprocess, limit: int) -> None:
     """A long node is shown in parts within the limit, metadata included; its best part counts."""
     reranker = Reranker(answer=lambda hits: [h for h in hits if _score(h, "number 57.")], seen=[])
-    long = NodeWithScore(node=TextNode(text=TEXT, id_="long", metadata={"title": "A book of numbers"}), score=0.1)
+    long = NodeWithScore(
+        node=TextNode(text=TEXT, id_="long", metadata={"title": "A book of numbers"}), score=0.1
+    )
     rerank = RerankPostprocessor(reranker=reranker, reranker_max_tokens=limit)
     result = postprocess(rerank, [*nodes(2), long], query_str="q")
     assert next((hit.node.node_id, hit.score) for hit in result) == ("long", 1.0)

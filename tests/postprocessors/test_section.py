@@ -240,7 +240,10 @@ def test_one_hit_that_grows_is_no_reason_to_warn(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where something is added to one hit, that nothing fits beside another is not warned of."""
-    short, long = linked_document(["a", "b"], source_id="s"), linked_document(["a", "b " * 400], source_id="l")
+    short, long = (
+        linked_document(["a", "b"], source_id="s"),
+        linked_document(["a", "b " * 400], source_id="l"),
+    )
     augmenter = SectionPostprocessor(docstore=docstore_of(short, long), tokenizer=str.split)
     assert len(postprocess(augmenter, [*hits(short, [0]), *hits(long, [0])])) == 3
     assert caplog.records == []

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import Document
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import ImageNode, IndexNode, MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.schema import (
+    ImageNode,
+    IndexNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    TextNode,
+)
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, SlidingWindowPostprocessor, read_provenance
