@@ -61,7 +61,7 @@ def test_equal_systems_tie_to_the_cheaper() -> None:
 
 
 def test_fewer_tokens_count_before_less_time() -> None:
-    """Of equal systems the one with fewer tokens wins though it is slower; of equally long ones the faster."""
+    """Of equal systems the one with fewer tokens wins though it is slower; of those as long the faster."""
     base = candidate("base", LOW, 50)
     slow, fast = candidate("slow", HIGH, 200, 9.0), candidate("fast", HIGH, 300, 0.1)
     for order in ([base, slow, fast], [fast, slow, base]):
@@ -113,7 +113,7 @@ def test_the_baseline_is_compared_with_though_it_is_left_out() -> None:
 
 
 def test_a_system_that_lacks_a_metric_is_left_out() -> None:
-    """A system without a score under one of the metrics is named and left out; its other scores do not count."""
+    """A system without a score under one of the metrics is named and left out, whatever its other scores."""
     both = {"recall": {"1": 0.2}, "found": {"1": 0.3}}
     systems = [Candidate("base", both, 10, 0), Candidate("half", {"recall": {"1": 1.0}, "found": {}}, 10, 0)]
     choice = choose(systems, "base")

@@ -206,7 +206,7 @@ def test_missing_child_at_the_edge_of_a_parent(gone: str) -> None:
 
 
 def test_children_of_parents_that_do_not_follow_each_other() -> None:
-    """Where a parent is missing between two, the last child of one and the first of the other do not touch."""
+    """Where a parent is missing between two, no child of one follows a child of the other."""
     nodes = [*children_of("P", "a", "b"), *children_of("Q", "c", "d")]
     nodes[0].metadata["chunk_id"], nodes[3].metadata["chunk_id"] = 1, 3
     assert links(NeighborLinker()(nodes)) == {

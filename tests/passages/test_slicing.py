@@ -46,7 +46,7 @@ def test_a_part_of_an_added_node_says_what_that_was(role: str) -> None:
 
 @pytest.mark.parametrize(("end", "place"), [(126, (103, 109)), (120, (None, None)), (None, (None, None))])
 def test_offsets_of_a_part(end: int | None, place: tuple[int | None, int | None]) -> None:
-    """A part has offsets where those of its node are as far apart as its text is long; never its embedding."""
+    """A part has offsets where those of its node are as far apart as its text is long, and no embedding."""
     node = TextNode(id_="n", text=TEXT, start_char_idx=100, end_char_idx=end, embedding=[1.0])
     cut = part(node, 3, 9).node
     assert (cut.start_char_idx, cut.end_char_idx) == place

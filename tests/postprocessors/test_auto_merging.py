@@ -172,7 +172,7 @@ def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
 
 
 def test_a_merged_parent_stands_at_its_first_hit(postprocess: Any) -> None:
-    """Without sorting a parent stands at the best rank of its hits, which need not be that of the best score."""
+    """Without sorting a parent stands at the first rank of its hits, which need not be that of the best one."""
     tree = grow([[[]] * 2, [[]] * 3])
     found = tree.retrieved("P.0", "Q.0", "P.1", scores=[0.1, 0.5, 0.9])
     assert ids(postprocess(merger(tree, sort_by_score=False), found)) == ["P", "Q.0"]
@@ -190,8 +190,21 @@ def test_the_budget_takes_the_best_hits_first(postprocess: Any) -> None:
     assert ids(postprocess(augmenter, found)) == ["P.4", "P.0"]
 
 
+@pytest.mark.parametrize(("budget", "expected"), [(61, ["P.0", "P.1"]), (62, ["P"])])
+def test_a_parent_merges_where_the_budget_holds_it_and_its_children(
+    postprocess: Any, budget: int, expected: list[str]
+) -> None:
+    """What is left beside its children must hold the parent, both with the metadata that the model sees."""
+    tree = family(3)
+    for name, node in tree.nodes.items():
+        node.set_content("word " * (10 if "." in name else 30))
+        node.metadata["title"] = "one two three"
+    augmenter = merger(tree, merge_rule="budget", token_budget=budget, tokenizer=str.split)
+    assert ids(postprocess(augmenter, tree.retrieved("P.0", "P.1"))) == expected
+
+
 def test_what_neighbors_are_is_told_by_order(postprocess: Any) -> None:
-    """With a budget neighbors are chosen by their distance in the document though hits are sorted by score."""
+    """With a budget neighbors are chosen by distance in the document, though hits are sorted by score."""
     tree = family(9)
     for node in tree.nodes.values():
         node.set_content("word " * 10)
@@ -358,7 +371,7 @@ def test_what_was_merged_is_reported(postprocess: Any, ends: list) -> None:
 
 
 def test_what_was_refused_is_reported(postprocess: Any, ends: list) -> None:
-    """The end event counts parents and children in gaps that the filters refused, and parents without text."""
+    """The end event counts parents and gaps that the filters refused, and parents without text."""
     tree = grow([[[]] * 2, [[]] * 9, [[]] * 2])
     tree.nodes["P"].metadata["secret"] = tree.nodes["Q.1"].metadata["secret"] = True
     tree.nodes["R"].set_content(" ")

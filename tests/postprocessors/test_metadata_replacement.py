@@ -335,7 +335,7 @@ def test_a_short_window_in_another_adds_nothing(postprocess: Postprocess) -> Non
 
 
 def test_what_a_window_has_twice_is_in_no_place(postprocess: Postprocess) -> None:
-    """Where a sentence stands twice in its window, the piece is the window, and has no place in the document."""
+    """Where a sentence stands twice in its window, the piece is the window, with no place in the document."""
     shared = "今天天气很好我们去公园散步。"
     nodes = [placed("a", "好。", f"好。好。{shared}", 2), placed("b", "好。", f"{shared}好。好。", 18)]
     (out,) = postprocess(
