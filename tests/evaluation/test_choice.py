@@ -121,12 +121,16 @@ def test_a_system_that_lacks_a_metric_is_left_out() -> None:
     assert "half has no score and is left out." in str(choice)
 
 
-def test_questions_that_one_system_failed_at_are_not_paired() -> None:
+@pytest.mark.parametrize("lacking", ["base", "more"])
+def test_questions_that_one_system_failed_at_are_not_paired(lacking: str) -> None:
     """The difference of two systems is over the questions at which both have a score."""
-    more = candidate("more", HIGH, 200)
-    del more.scores["recall"]["3"]  # type: ignore[attr-defined]
-    for systems in ([candidate("base", LOW, 100), more], [more, candidate("base", LOW, 100)]):
-        assert choose(systems, "base").against_baseline["more"].count == len(LOW) - 1
+    scores = {"base": list(LOW), "more": list(HIGH)}
+    systems = [candidate(name, scores[name], 100 if name == "base" else 200) for name in scores]
+    del next(one for one in systems if one.name == lacking).scores["recall"]["3"]  # type: ignore[attr-defined]
+    for order in (systems, systems[::-1]):
+        interval = choose(order, "base").against_baseline["more"]
+        assert interval.count == len(LOW) - 1
+        assert interval.mean == pytest.approx(0.5)
 
 
 def test_few_questions_tell_nothing() -> None:

@@ -435,6 +435,7 @@ def test_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     (record,) = caplog.records
     assert "hole: 1" in record.getMessage()
     assert "repeated_number: 1" in record.getMessage()
+    assert record.getMessage().endswith("the first is ('hole', 'a', 'b')")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         NeighborLinker()(named("a", "b"))

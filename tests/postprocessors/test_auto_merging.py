@@ -172,7 +172,7 @@ def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
 
 
 def test_a_merged_parent_stands_at_its_first_hit(postprocess: Any) -> None:
-    """Without sorting a parent stands at the first rank of its hits, which need not be that of the best one."""
+    """Without sorting a parent stands at the first rank of its hits, not at that of the best of them."""
     tree = grow([[[]] * 2, [[]] * 3])
     found = tree.retrieved("P.0", "Q.0", "P.1", scores=[0.1, 0.5, 0.9])
     assert ids(postprocess(merger(tree, sort_by_score=False), found)) == ["P", "Q.0"]
