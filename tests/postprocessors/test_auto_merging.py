@@ -190,6 +190,16 @@ def test_the_budget_takes_the_best_hits_first(postprocess: Any) -> None:
     assert ids(postprocess(augmenter, found)) == ["P.4", "P.0"]
 
 
+def test_under_a_budget_the_better_parent_merges(postprocess: Any) -> None:
+    """Where the budget lets one parent merge, it is that of the better hits, not of those that came first."""
+    tree = grow([[[]] * 2, [[]] * 2])
+    for name, node in tree.nodes.items():
+        node.set_content("word " * (10 if "." in name else 20))
+    found = tree.retrieved("Q.0", "Q.1", "P.0", "P.1", scores=[0.3, 0.2, 0.9, 0.8])
+    augmenter = merger(tree, merge_rule="budget", token_budget=45, tokenizer=str.split)
+    assert ids(postprocess(augmenter, found)) == ["P", "Q.0", "Q.1"]
+
+
 @pytest.mark.parametrize(("budget", "expected"), [(61, ["P.0", "P.1"]), (62, ["P"])])
 def test_a_parent_merges_where_the_budget_holds_it_and_its_children(
     postprocess: Any, budget: int, expected: list[str]
