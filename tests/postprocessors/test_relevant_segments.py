@@ -302,3 +302,24 @@ def test_the_order_of_hits_with_different_scores_does_not_choose() -> None:
         out = segments(nodes, token_budget=40).postprocess_nodes(shuffled)
         chosen.add(frozenset(places(nodes, out)))
     assert len(chosen) == 1
+
+
+def test_rse_with_a_parameter_of_nothing(postprocess: Postprocess) -> None:
+    """A penalty or a least value of 0 is taken as given, not as one that the preset is to fill in."""
+    nodes = linked_document(40)
+    found = hits(nodes, [5, 20], [0.9, 0.3])
+    rse = {"method": "rse", "reach": 1}
+    assert places(nodes, postprocess(segments(nodes, **rse), found)) == [5]
+    assert places(nodes, postprocess(segments(nodes, **rse, minimum_value=0.0), found)) == [5, 20]
+    free = segments(nodes, **rse, irrelevant_chunk_penalty=0.0, minimum_value=0.1)
+    assert places(nodes, postprocess(free, found)) == [4, 5, 19, 20]  # of equal sums the earlier counts
+
+
+def test_rse_with_scores_that_are_no_relevance(postprocess: Postprocess) -> None:
+    """With a negative score among them scores are taken by their standing, as those above 1 are."""
+    nodes = linked_document(60)
+    scores = [0.6, 0.5, 0.3, -0.2]
+    below = hits(nodes, [5, 20, 35, 50], scores)
+    above = hits(nodes, [5, 20, 35, 50], [score + 5 for score in scores])
+    augmenter = segments(nodes, method="rse", reach=1)
+    assert places(nodes, postprocess(augmenter, below)) == places(nodes, postprocess(augmenter, above)) != []
