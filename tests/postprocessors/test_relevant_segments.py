@@ -323,3 +323,22 @@ def test_rse_with_scores_that_are_no_relevance(postprocess: Postprocess) -> None
     above = hits(nodes, [5, 20, 35, 50], [score + 5 for score in scores])
     augmenter = segments(nodes, method="rse", reach=1)
     assert places(nodes, postprocess(augmenter, below)) == places(nodes, postprocess(augmenter, above)) != []
+
+
+def test_rse_counts_later_ranks_for_less(postprocess: Postprocess) -> None:
+    """Of two hits with one score the later counts for less, the more the lower the decay rate is."""
+    nodes = linked_document(40)
+    found = hits(nodes, [5, 20], [0.9, 0.9])
+    for rate, expected in ((1.0, [5]), (30.0, [5, 20])):
+        out = postprocess(segments(nodes, method="rse", reach=0, decay_rate=rate), found)
+        assert places(nodes, out) == expected
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(30, [0, 1, 2, 3, 4]), (29, [1, 2, 3])])
+def test_documents_that_just_fit_go_out_whole(
+    postprocess: Postprocess, budget: int, expected: list[int]
+) -> None:
+    """A document of exactly the budget is whole; of a longer one what lies from the first hit to the last."""
+    nodes = linked_document(5)
+    augmenter = segments(nodes, method="documents", token_budget=budget)
+    assert places(nodes, postprocess(augmenter, hits(nodes, [3, 1]))) == expected
