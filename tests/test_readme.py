@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import llama_index_ext_ctxaug as package
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -29,3 +32,40 @@ def test_code_blocks_run_in_order(tmp_path: Path) -> None:
         cwd=README.parent,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def _tables() -> list[tuple[str, list[list[str]]]]:
+    """The tables of parameters: the heading that each stands under, and its rows."""
+    found: list[tuple[str, list[list[str]]]] = []
+    heading, inside = "", False
+    for line in README.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        if line == "| parameter | meaning | default |":
+            found.append((heading, []))
+            inside = True
+        elif not line.startswith("|"):
+            inside = False
+        elif inside and not line.startswith("|-"):
+            found[-1][1].append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return found
+
+
+def _value(text: str) -> object:
+    """A default as it is written: a literal, a name in backticks for a text, or a word."""
+    try:
+        return ast.literal_eval(text.strip("`"))
+    except (SyntaxError, ValueError):
+        return text.strip("`")
+
+
+@pytest.mark.parametrize(("heading", "rows"), _tables(), ids=[heading for heading, _ in _tables()])
+def test_defaults_are_those_of_the_code(heading: str, rows: list[list[str]]) -> None:
+    """Each table of parameters names parameters that exist, each with its default."""
+    kind = getattr(package, heading, package.ContextAugmenter)
+    assert len(rows) > 3
+    for names, _, defaults in rows:
+        written = re.split(r", (?![^(]*\))", defaults)
+        for name, default in zip(re.findall(r"`(\w+)`", names), written, strict=False):
+            field = kind.model_fields[name]
+            assert ("required" if field.is_required() else field.default) == _value(default), name

@@ -334,11 +334,13 @@ def test_rse_counts_later_ranks_for_less(postprocess: Postprocess) -> None:
         assert places(nodes, out) == expected
 
 
-@pytest.mark.parametrize(("budget", "expected"), [(30, [0, 1, 2, 3, 4]), (29, [1, 2, 3])])
+@pytest.mark.parametrize(
+    ("budget", "expected"), [(None, [0, 1, 2, 3, 4]), (30, [0, 1, 2, 3, 4]), (29, [1, 2, 3])]
+)
 def test_documents_that_just_fit_go_out_whole(
-    postprocess: Postprocess, budget: int, expected: list[int]
+    postprocess: Postprocess, budget: int | None, expected: list[int]
 ) -> None:
-    """A document of exactly the budget is whole; of a longer one what lies from the first hit to the last."""
+    """A document of exactly the budget is whole; of a longer one what lies between its hits goes out."""
     nodes = linked_document(5)
     augmenter = segments(nodes, method="documents", token_budget=budget)
     assert places(nodes, postprocess(augmenter, hits(nodes, [3, 1]))) == expected
