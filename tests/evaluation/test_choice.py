@@ -30,6 +30,18 @@ def test_strategies_by_hand() -> None:
         mark(means, "median")
 
 
+def test_the_mean_decides_by_default() -> None:
+    """Without a strategy marks are means: a large gain under one metric outweighs small losses under others."""
+    scores = {"a": {"x": 0.9, "y": 0.4, "z": 0.4}, "b": {"x": 0.1, "y": 0.5, "z": 0.5}}
+    systems = [
+        Candidate(name, {metric: {"1": value} for metric, value in own.items()}, 10, 0)
+        for name, own in scores.items()
+    ]
+    choice = choose(systems, "a")
+    assert (choice.top, choose(systems, "a", strategy="rank").top) == ("a", "b")
+    assert choice.marks["a"] == pytest.approx((0.9 + 0.4 + 0.4) / 3)
+
+
 def test_a_clear_winner() -> None:
     """A system that is better at every question wins, and the interval excludes no difference."""
     choice = choose([candidate("base", LOW, 100), candidate("more", HIGH, 200)], "base")

@@ -336,6 +336,9 @@ async def test_inside_an_event_loop() -> None:
 
     await acompare(Slow(), {}, questions(), max_concurrency=3)
     assert most == 3
+    most = 0
+    await acompare(Slow(), {}, questions(3))
+    assert most == 1
 
 
 def test_budgets_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -166,6 +166,15 @@ def test_chunk_numbers(key: str) -> None:
     assert links(NeighborLinker()(nodes)) == chain("b", "a", "c")
 
 
+def test_the_first_key_that_numbers_all_counts() -> None:
+    """A chunk id goes before a split id and that before a page, where it numbers every chunk."""
+    numbers = {"page_label": [1, 2], "split_id": [2, 1], "chunk_id": [0, 1]}
+    assert links(NeighborLinker()(named("a", "b", **numbers))) == chain("a", "b")
+    assert links(NeighborLinker()(named("a", "b", **{**numbers, "chunk_id": [0, None]}))) == chain("b", "a")
+    own = NeighborLinker(number_keys=["split_id", "chunk_id"])
+    assert links(own(named("a", "b", **numbers))) == chain("b", "a")
+
+
 def test_missing_number() -> None:
     """A number that is missing is a hole: it is reported, and not linked over."""
     nodes = named("a", "b", "c", chunk_id=[1, 2, 4])

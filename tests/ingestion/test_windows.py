@@ -42,6 +42,8 @@ def test_window_of_each_chunk() -> None:
     nodes = linked_document(["a ", "b ", "c ", "d "])
     assert windows(nodes) == ["a b ", "a b c ", "b c d ", "c d "]
     assert windows(nodes, 9) == ["a b c d "] * 4
+    by_default = WindowExtractor()(linked_document(list("abcdefghi")))
+    assert [node.metadata["window"] for node in by_default][::4] == ["abcd", "bcdefgh", "fghi"]
 
 
 def test_never_across_documents() -> None:

@@ -271,6 +271,13 @@ def test_merged(postprocess: Postprocess) -> None:
     assert own == {nodes[n].node_id: SENTENCES[n].strip() for n in (8, 9, 10)}
 
 
+def test_not_merged_unless_asked(postprocess: Postprocess) -> None:
+    """By default each hit has its own window, as in LlamaIndex, however much of it another has too."""
+    nodes = sentence_nodes()
+    out = postprocess(MetadataReplacementPostProcessor("window"), scored(nodes, [10, 8, 9]))
+    assert [hit.node.text for hit in out] == [nodes[place].metadata["window"] for place in (10, 8, 9)]
+
+
 def test_apart(postprocess: Postprocess) -> None:
     """Windows with text between them, and windows of other documents, stay nodes of their own."""
     first, second = sentence_nodes(1), sentence_nodes(1, source_id="other")
