@@ -376,5 +376,10 @@ def _header(text: str) -> str:
 
 def _likely_white_space(size: int, around: str) -> str:
     if size == 1:
-        return "\n" if _NO_SPACES.search(around) else " "
+        return "\n" if without_spaces(around) else " "
     return "\n\n" + " " * (size - 2)
+
+
+def without_spaces(text: str) -> bool:
+    """Whether any character of a text is of a script that puts no space between sentences."""
+    return _NO_SPACES.search(text) is not None

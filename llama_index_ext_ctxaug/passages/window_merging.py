@@ -8,9 +8,10 @@ from itertools import permutations
 from typing import NamedTuple
 
 from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
+from llama_index_ext_ctxaug.passages.text import without_spaces
 
 MAX_GAP = 2
-"""Most characters of white space between windows that touch."""
+"""Most characters of white space between windows that touch; none in scripts without spaces."""
 
 MAX_ADDED = 32
 """Most characters that a parser adds to a window, such as a space between each two sentences."""
@@ -191,6 +192,8 @@ def _place_by_offsets(first: Window, second: Window) -> int | None:
     place = other - start
     if not 0 <= place <= len(first.text) + MAX_GAP:
         return None
+    if place > len(first.text) and without_spaces(first.text[-1:]) and without_spaces(second.text[:1]):
+        return None  # no space is stripped there, and two characters are a sentence
     shared = first.text[place : place + len(second.text)]
     return place if second.text.startswith(shared) else None
 

@@ -31,7 +31,7 @@ def test_strategies_by_hand() -> None:
 
 
 def test_the_mean_decides_by_default() -> None:
-    """Without a strategy marks are means: a large gain under one metric outweighs small losses under others."""
+    """Without a strategy marks are means: a large gain under one metric outweighs two small losses."""
     scores = {"a": {"x": 0.9, "y": 0.4, "z": 0.4}, "b": {"x": 0.1, "y": 0.5, "z": 0.5}}
     systems = [
         Candidate(name, {metric: {"1": value} for metric, value in own.items()}, 10, 0)

@@ -62,6 +62,18 @@ def test_white_space_between(gap: int) -> None:
     assert merge_windows([first, second]) == (apart if gap > 2 else [[Placed(0, 0), Placed(1, 6 + gap)]])
 
 
+def test_a_sentence_of_two_characters_between() -> None:
+    """Windows with a short sentence between them, in a script without spaces, are not glued over it."""
+    first = Window(text="他来了。", own="他来了。", node_id="a", start=0)
+    second = Window(text="走吧。", own="走吧。", node_id="b", start=6)  # "好。" stands between
+    assert merge_windows([first, second]) == [[Placed(0, 0)], [Placed(1, 0)]]
+    touching = Window(text="走吧。", own="走吧。", node_id="b", start=4)
+    assert merge_windows([first, touching]) == [[Placed(0, 0), Placed(1, 4)]]
+    korean = Window(text="안녕하세요.", own="안녕하세요.", node_id="a", start=0)
+    spaced = Window(text="반갑습니다.", own="반갑습니다.", node_id="b", start=7)
+    assert merge_windows([korean, spaced]) == [[Placed(0, 0), Placed(1, 7)]]
+
+
 def test_window_inside_another() -> None:
     """A window that lies in the one before does not hide that one from the window behind both."""
     (group,) = merge_windows([window(4, 4), window(5, 0), window(9, 1)])
