@@ -94,6 +94,22 @@ def test_the_lists_of_old_stores_are_read(postprocess: Postprocess) -> None:
     assert len(docstore._kvstore.reads) == 2
 
 
+def test_a_client_without_an_async_side_is_asked_for_all_documents_in_a_thread() -> None:
+    """Where a bulk read has no async side the store's other async methods, which may block, are not used."""
+
+    class Blocking(ManyKVStore):
+        async def aget_all(self, collection: str = "data") -> dict[str, dict]:
+            raise AssertionError("it blocks the event loop")
+
+    docstore = KVDocumentStore(Blocking())
+    pages = [linked_document(1, source_id=f"p{n}", metadata={"file": "f", "page_label": n}) for n in (1, 2)]
+    for page in pages:
+        docstore.add_documents(page)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore, document_key="file")
+    nodes = asyncio.run(augmenter.apostprocess_nodes(hits(pages[0], [0])))
+    assert ids(nodes) == ids([pages[0][0], pages[1][0]])
+
+
 def test_a_subclass_of_a_registered_store_is_served_too() -> None:
     """Registration holds for subclasses that leave the reads alone."""
 
