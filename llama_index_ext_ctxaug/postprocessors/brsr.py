@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
 from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.passages.selection import choose
 from llama_index_ext_ctxaug.postprocessors.base import distinct_hits
 from llama_index_ext_ctxaug.postprocessors.chain import apply
@@ -36,8 +38,9 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
     the rerank, except through the order in which the hits come.
 
     **Guarantees**: windows are slices of passages with provenance back to chunks and document, ids are the
-    same in every run, and the context is at most `max_context_tokens` long. The output may leave hits
-    out: that is what the rerank is for.
+    same in every run, and the context, metadata included, is at most `max_context_tokens` long, unless
+    metadata alone takes more than half of that. The output may leave hits out: that is what the rerank is
+    for.
 
     **On failure**: as the steps; without a query, or where the reranker fails, the first windows go out in
     the order of the passages, with a warning.
@@ -68,7 +71,8 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
             return []
         limit = yield from self._limit(query)
         passages = yield from SectionPostprocessor._flow(self, hits[: self.top_k], query)
-        windows = yield from cut_into_windows(self._sized(limit), passages, query, name)
+        sizes = yield from self._sized(limit, passages)
+        windows = yield from cut_into_windows(sizes, passages, query, name)
         if limit is None:
             return (yield from rerank(self, windows, query, name))
         # Windows are merged behind the cap: what they make may be longer than any of them, and is not cut.
@@ -79,9 +83,14 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
         kept = yield from apply(budget, chosen, query)
         return choose(kept, len(kept), "merge") if merges else kept
 
-    def _sized(self, limit: int | None) -> WindowOptions:
-        """The window parameters; a window is no longer than the whole context may be."""
-        size = self.window_tokens if limit is None else max(1, min(self.window_tokens, limit))
+    def _sized(self, limit: int | None, passages: Sequence[NodeWithScore]) -> Flow[WindowOptions]:
+        """The window parameters; a window with its metadata is no longer than the whole context may be."""
+        size = self.window_tokens
+        if limit is not None:
+            tokenizer = yield from tokenizer_or_default(self.tokenizer)
+            around = max((_metadata_tokens(hit.node, tokenizer) for hit in passages), default=0)
+            # Metadata that leaves little room would make many tiny windows: then the cap warns instead.
+            size = max(1, min(size, limit - around if 2 * around <= limit else limit))
         return WindowOptions(
             window_tokens=size,
             stride_tokens=min(self.stride_tokens, size),
@@ -101,3 +110,9 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
         window = llm.metadata.context_window - max(0, llm.metadata.num_output or 0)
         left = window - question - PROMPT_TOKENS
         return left if left > 0 else None
+
+
+def _metadata_tokens(node: BaseNode, tokenizer: Tokenizer) -> int:
+    """Tokens of what stands around a node's text where a model reads it."""
+    text, content = (node.get_content(metadata_mode=mode) for mode in (MetadataMode.NONE, MetadataMode.LLM))
+    return 0 if content == text else max(0, len(tokenizer(content)) - len(tokenizer(text)))

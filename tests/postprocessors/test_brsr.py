@@ -175,6 +175,22 @@ def test_merged_windows_are_within_the_cap(
         assert [hit.score for hit in result] == sorted((hit.score for hit in result), reverse=True)
 
 
+def test_metadata_counts_in_the_cap(postprocess: Postprocess, chunks: list[TextNode]) -> None:
+    """Windows are so much shorter that with the metadata that the model sees they are within the cap."""
+    titled = [
+        chunk.model_copy(update={"metadata": {"title": "a title of quite a few words, seen by the model"}})
+        for chunk in chunks
+    ]
+    augmenter = BRSRPostprocessor(
+        docstore=docstore_of(titled), embed_model=WordEmbedding(), max_context_tokens=60
+    )
+    result = postprocess(augmenter, retrieved(titled, QUESTION), query_str=QUESTION)
+    assert "quite a few words" in final_text(result)
+    assert 30 < tokens(final_text(result)) <= 60
+    narrow = augmenter.model_copy(update={"max_context_tokens": 15})
+    assert len(postprocess(narrow, retrieved(titled, QUESTION), query_str=QUESTION)) == 1
+
+
 class Sized(ScriptedLLM):
     """A model that says how long its answers may be."""
 
