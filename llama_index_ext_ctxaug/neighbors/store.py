@@ -91,9 +91,12 @@ class ReadStore:
         """
         if self.timeout is None:
             return await self._aread()
+        reading = asyncio.ensure_future(self._aread())
         try:
-            return await asyncio.wait_for(self._aread(), self.timeout)
+            return await asyncio.wait_for(reading, self.timeout)
         except asyncio.TimeoutError as error:
+            if not reading.cancelled():
+                raise  # the store's own error
             raise TimeoutError(self._too_late) from error
 
     @property

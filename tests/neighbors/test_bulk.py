@@ -445,6 +445,16 @@ def test_slow_single_reads_run_side_by_side(limit: int, postprocess: Postprocess
     assert len(docstore.node_reads) == len(set(docstore.node_reads)) == 24
 
 
+def test_a_read_of_many_that_is_sync_only_does_not_slow_the_async_one() -> None:
+    """Async reads run side by side where the store reads many nodes at once in its sync method alone."""
+    docstore = CountingDocstore(latency=0.004)
+    chain = filled(docstore, 40)
+    docstore.get_nodes = lambda node_ids, raise_error=True: []  # type: ignore[method-assign]
+    augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both")
+    assert ids(asyncio.run(augmenter.apostprocess_nodes(hits(chain, [20])))) == ids(chain[8:33])
+    assert docstore.most > 1
+
+
 def test_fast_single_reads_stay_in_their_thread(
     postprocess: Postprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
@@ -251,7 +252,49 @@ def test_a_store_that_is_read_in_a_thread_can_be_given_up() -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(augmenter.apostprocess_nodes(hits(chain, [1])))
     assert time.perf_counter() - start < 5
+    left = [thread for thread in threading.enumerate() if thread.name == "ctxaug-read"]
+    assert left
+    assert all(thread.daemon for thread in left)  # the process can end
     hold.set()
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_a_read_knows_the_context_of_its_call(postprocess: Postprocess, timeout: float | None) -> None:
+    """What is set in the context of a call, such as a trace, is seen by the store, in a thread too."""
+    tenant: ContextVar[str] = ContextVar("tenant")
+    seen: set[str] = set()
+
+    class Watching(SimpleDocumentStore):
+        def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
+            seen.add(tenant.get("nobody"))
+            return super().get_document(doc_id, raise_error)
+
+        async def aget_document(self, *_: object, **__: object) -> None:
+            raise NotImplementedError
+
+    docstore = Watching()
+    chain = filled(docstore)
+    token = tenant.set("somebody")
+    try:
+        postprocess(PrevNextNodePostprocessor(docstore=docstore, timeout=timeout), hits(chain, [1]))
+    finally:
+        tenant.reset(token)
+    assert seen == {"somebody"}
+
+
+def test_a_timeout_of_the_store_itself_is_not_taken_for_ours(postprocess: Postprocess) -> None:
+    """An error of the store that is a TimeoutError comes through as it is, where a timeout is set too."""
+
+    class Slow(SimpleDocumentStore):
+        def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
+            raise TimeoutError("the lock was not given")
+
+        async def aget_document(self, *_: object, **__: object) -> None:
+            raise NotImplementedError
+
+    augmenter = PrevNextNodePostprocessor(docstore=Slow(), timeout=30)
+    with pytest.raises(TimeoutError, match="the lock was not given"):
+        postprocess(augmenter, hits(linked_document(3), [1]))
 
 
 def test_a_pool_of_five_serves_two_hundred_queries(
