@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -117,8 +120,9 @@ def test_keyboard_interrupt_passes_through() -> None:
         finally:
             closed.append(True)
 
+    algorithm = flow()  # held here, so that it is the driver that closes it, and not its end of life
     with pytest.raises(KeyboardInterrupt):
-        run(flow())
+        run(algorithm)
     assert closed == [True]
 
 
@@ -156,3 +160,74 @@ def test_an_error_among_flows_side_by_side(drive: Callable[[Flow[Any]], Any], li
     with pytest.raises(ArithmeticError):
         drive(flow())
     assert sorted(closed) == sorted(begun)
+
+
+@pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
+def test_flows_side_by_side_know_the_context(drive: Callable[[Flow[Any]], Any]) -> None:
+    """What is set in the context of a call is seen by each flow, in threads too."""
+    name: ContextVar[str] = ContextVar("name", default="nobody")
+
+    def one() -> Flow[str]:
+        yield from ask(Double(1))
+        return name.get()
+
+    def flow() -> Flow[list[str]]:
+        return (yield from ask(SideBySide([one() for _ in range(3)], 3)))
+
+    token = name.set("somebody")
+    try:
+        assert drive(flow()) == ["somebody"] * 3
+    finally:
+        name.reset(token)
+
+
+def test_after_an_error_waiting_flows_never_begin() -> None:
+    """Flows that wait for a thread when another fails are given up, and those under way end."""
+    begun: list[int] = []
+    failed = threading.Event()
+
+    class Wait(Double):
+        def run(self) -> int:
+            if self.number:
+                failed.wait(5)  # holds its thread until the error has come out
+                return 0
+            raise ArithmeticError
+
+    def one(number: int) -> Flow[int]:
+        begun.append(number)
+        return (yield from ask(Wait(number)))
+
+    def fail_first() -> None:
+        with pytest.raises(ArithmeticError):
+            SideBySide([one(number) for number in range(9)], 2).run()
+
+    # The pool waits for what is under way: it is let go once the others have been given up.
+    runner = threading.Thread(target=fail_first)
+    runner.start()
+    time.sleep(0.5)
+    failed.set()
+    runner.join()
+    assert len(begun) <= 3
+
+
+async def test_an_error_ends_the_flows_beside_it() -> None:
+    """In the async way flows under way are canceled when another fails, and closed."""
+    closed: list[bool] = []
+
+    class Forever(Double):
+        async def arun(self) -> int:
+            await asyncio.Event().wait()
+            return 0
+
+    def waits() -> Flow[int]:
+        try:
+            return (yield from ask(Forever(1)))
+        finally:
+            closed.append(True)
+
+    def fails() -> Flow[int]:
+        return (yield from ask(Double(-1)))
+
+    with pytest.raises(ArithmeticError):
+        await asyncio.wait_for(SideBySide([waits(), fails()], 2).arun(), 5)
+    assert closed == [True]
