@@ -80,7 +80,7 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         default=6,
         ge=0,
         description="Chunks on each side of the most relevant hit that are candidates; of other hits in "
-        "proportion to their relevance (for method='rse' of every hit).",
+        "proportion to their relevance (for method='rse' of every hit that may end a segment).",
     )
     heading_kinds: tuple[TextHeadingKind, ...] = Field(
         default=("markdown", "underlined"),
@@ -110,14 +110,12 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         if self.method == "documents":
             yield from self._whole_documents(growth)
             return
-        hits = list(growth.hits.values())
+        hits = growth.hits.values()
         heights = dict(zip(growth.hits, standing([hit.score for hit in hits]), strict=True))
         if self.method == "spread":
             yield from self._spread(growth, heights, query_terms(query.query_str) if query else [])
-            return
-        yield from growth.grow(dict.fromkeys(heights, Reach(self.reach, self.reach)))
-        growth.worth = self._rse(growth.passages(), heights, hits)
-        growth.chunks = {id_: chunk for id_, chunk in growth.chunks.items() if id_ in growth.worth}
+        else:
+            yield from self._rse(growth, heights)
 
     def _spread(self, growth: Growth, heights: dict[str, float], terms: Sequence[str]) -> Flow[None]:
         """Grow hits by what they are worth alone; then what each candidate is worth beside the others."""
@@ -137,34 +135,36 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         worth = chain.from_iterable(spread(part) for part in _in_sections(runs, own, sections))
         growth.worth = {chunk.node.node_id: value for chunk, value in zip(chunks, worth, strict=True)}
 
-    def _rse(
-        self, runs: Sequence[Passage], heights: dict[str, float], hits: Sequence[Chunk]
-    ) -> dict[str, float]:
-        """Worth of the chunks of the chosen segments alone: those of the segment taken first, first."""
+    def _rse(self, growth: Growth, heights: dict[str, float]) -> Flow[None]:
+        """Only the chunks of the chosen segments are left: those of the segment taken first, first."""
         parameters = self._rse_parameters()
-        chunks = [chunk for run in runs for chunk in run.chunks]
-        queries: dict[object, dict[str, int]] = {}
-        for hit in hits:
-            key = hit.node.metadata.get(self.query_key) if self.query_key else None
-            ranks = queries.setdefault(str(key), {})
-            ranks[hit.node.node_id] = len(ranks)
+        hits = list(growth.hits.values())
         scores = _relevance(hits, heights, parameters)
-        values = [
-            [_value(chunk, ranks, scores, parameters) for chunk in chunks] for ranks in queries.values()
-        ]
+        queries = _ranks(hits, self.query_key)
+
+        def values(chunks: Sequence[Chunk]) -> list[list[float]]:
+            return [[_value(chunk, ranks, scores, parameters) for chunk in chunks] for ranks in queries]
+
+        # Segments begin and end with chunks that are not worth less than nothing: others need no neighbors.
+        best = map(max, zip(*values(hits), strict=True))
+        ends = [id_ for id_, value in zip(growth.hits, best, strict=True) if value >= 0]
+        yield from growth.grow(dict.fromkeys(ends, Reach(self.reach, self.reach)))
+        runs = growth.passages()
+        chunks = [chunk for run in runs for chunk in run.chunks]
         segments = rse(
-            values,
+            values(chunks),
             accumulate(len(run.chunks) for run in runs),
             max_length=parameters.max_length,
             overall_max_length=parameters.overall_max_length
             + (len(queries) - 1) * parameters.overall_max_length_extension,
             minimum_value=parameters.minimum_value,
         )
-        return {
+        growth.worth = {
             chunk.node.node_id: -float(turn)
             for turn, segment in enumerate(segments)
             for chunk in chunks[segment.start : segment.end]
         }
+        growth.chunks = {id_: chunk for id_, chunk in growth.chunks.items() if id_ in growth.worth}
 
     def _rse_parameters(self) -> RSEParameters:
         preset = rse_preset(self.preset)
@@ -234,6 +234,15 @@ def _relevance(
     if len(known) == len(hits) and max(known) > parameters.irrelevant_chunk_penalty:
         return {id_: score for id_, score in scores.items() if score is not None}
     return heights
+
+
+def _ranks(hits: Sequence[Chunk], query_key: str | None) -> list[dict[str, int]]:
+    """For each query the ranks of the hits that it found, by node id; without a key there is one query."""
+    queries: dict[str, dict[str, int]] = {}
+    for hit in hits:
+        ranks = queries.setdefault(str(hit.node.metadata.get(query_key)) if query_key else "", {})
+        ranks[hit.node.node_id] = len(ranks)
+    return list(queries.values())
 
 
 def _value(chunk: Chunk, ranks: dict[str, int], scores: dict[str, float], parameters: RSEParameters) -> float:

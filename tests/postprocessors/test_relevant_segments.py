@@ -217,6 +217,17 @@ def test_rse_gives_each_query_its_turn(postprocess: Postprocess) -> None:
     assert places(nodes, out) == [5, 25, 45]  # 5 more chunks for the second query
 
 
+def test_rse_reads_only_beside_what_may_end_a_segment(postprocess: Postprocess) -> None:
+    """A hit that is worth less than the penalty ends no segment, and its neighbors are not read."""
+    nodes = linked_document(60)
+    store = ObservedDocstore(docstore_of(nodes))
+    augmenter = RelevantSegmentsPostprocessor(docstore=store, method="rse", reach=2)
+    out = postprocess(augmenter, hits(nodes, [10, 13, 40], [0.9, 0.8, 0.1]))
+    assert places(nodes, out) == [10, 11, 12, 13]
+    read = {place for place, node in enumerate(nodes) if node.node_id in store.node_reads}
+    assert read == {8, 9, 11, 12, 14, 15}
+
+
 def test_rse_with_nothing_worth_it_gives_nothing(postprocess: Postprocess) -> None:
     """Where no segment reaches the least value, nothing goes out, as in dsRAG."""
     nodes = linked_document(20)
