@@ -22,7 +22,7 @@ from llama_index_ext_ctxaug.neighbors.walking import (
 )
 from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason, join
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
-from llama_index_ext_ctxaug.passages.scores import score_key
+from llama_index_ext_ctxaug.passages.scores import best_first
 
 UNBOUNDED = 1_000_000
 """A number of chunks that no document reaches, for growth that only a limit ends."""
@@ -211,9 +211,3 @@ class Growth:
                 beside = links.beside_in_hand(chunk.node, "next")
                 if beside in documents and documents[beside] == documents[id_]:
                     yield (id_, beside)
-
-
-def best_first(hit: Chunk) -> tuple[bool, float, int]:
-    """A sort key for chunks: the best score first, then the first rank."""
-    scored, score = score_key(hit.score)
-    return (not scored, -score, hit.rank)

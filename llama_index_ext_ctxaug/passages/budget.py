@@ -9,7 +9,7 @@ from itertools import pairwise
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
-from llama_index_ext_ctxaug.passages.scores import score_key
+from llama_index_ext_ctxaug.passages.scores import best_first
 
 Tokenizer = Callable[[str], Sequence[object]]
 
@@ -117,7 +117,7 @@ def fit(
     """
     filler = _Filler(budget, cost, measure)
     found = [chunk for passage in passages for chunk in passage.chunks if chunk.role != "neighbor"]
-    dropped = _fill(filler, sorted(found, key=_best_first))
+    dropped = _fill(filler, sorted(found, key=best_first))
     hits = set(filler.kept)
     beside = _beside(passages) if hits else {}
     neighbors = _nearest_first(passages, hits) if hits else _by_rank(passages)
@@ -160,7 +160,7 @@ def fit_by_worth(
         if refused == _PATIENCE:
             break
     filler.settle()
-    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=_best_first)
+    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
     return filler.filling(tuple(id_ for c in found if (id_ := c.node.node_id) not in filler.kept))
 
 
@@ -183,13 +183,13 @@ def fit_list(
         measure: the exact tokens of the final text of the nodes kept.
     """
     filler = _Filler(budget, cost, measure)
-    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=_best_first)
+    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
     dropped = _fill(filler, found)
     hits = {chunk.node.node_id: chunk for chunk in found}
 
     def nearness(chunk: Chunk) -> tuple[int, bool, float, int]:
-        known = [_best_first(hits[id_])[:2] for id_ in chunk.hits if id_ in hits]
-        return (chunk.hops, *min(known, default=_best_first(chunk)[:2]), chunk.rank)
+        known = [best_first(hits[id_])[:2] for id_ in chunk.hits if id_ in hits]
+        return (chunk.hops, *min(known, default=best_first(chunk)[:2]), chunk.rank)
 
     def wanted(chunk: Chunk) -> bool:
         known = [id_ for id_ in chunk.hits if id_ in hits]
@@ -208,11 +208,6 @@ def _fill(filler: _Filler, chunks: Sequence[Chunk]) -> tuple[str, ...]:
             filler.offer(id_)
         filler.settle()
     return tuple(id_ for id_ in ids if id_ not in filler.kept)
-
-
-def _best_first(chunk: Chunk) -> tuple[bool, float, int]:
-    scored, score = score_key(chunk.score)
-    return (not scored, -score, chunk.rank)
 
 
 def _by_rank(passages: Sequence[Passage]) -> list[str]:
@@ -235,7 +230,7 @@ def _nearest_first(passages: Sequence[Passage], hits: Collection[str]) -> list[s
                 if chunk.role != "neighbor":
                     distance, hit = 0, chunk if id_ in hits else None
                 elif hit is not None and not reached.isdisjoint(chunk.hits):
-                    key = (distance, *_best_first(hit), side)
+                    key = (distance, *best_first(hit), side)
                     found[id_] = min(found.get(id_, key), key)
     return sorted(found, key=lambda id_: found[id_])
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from llama_index_ext_ctxaug.passages.passage import Chunk
+
 MergedScore = Literal["max", "mean"]
 NeighborScore = Literal["none", "inherit", "decay"]
 
@@ -18,6 +20,12 @@ def score_key(score: float | None) -> tuple[bool, float]:
     if score is None or math.isnan(score):
         return (False, 0.0)
     return (True, score)
+
+
+def best_first(chunk: Chunk) -> tuple[bool, float, int]:
+    """A sort key for chunks: the best score first, then the first rank."""
+    scored, score = score_key(chunk.score)
+    return (not scored, -score, chunk.rank)
 
 
 def neighbor_score(score: float | None, hops: int, rule: NeighborScore, decay: float) -> float | None:

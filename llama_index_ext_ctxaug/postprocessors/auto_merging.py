@@ -13,7 +13,7 @@ from typing_extensions import Self
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.ancestry import Ancestry
-from llama_index_ext_ctxaug.neighbors.growth import Growth, best_first
+from llama_index_ext_ctxaug.neighbors.growth import Growth
 from llama_index_ext_ctxaug.neighbors.reading import Want
 from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.passages.merging import (
@@ -25,7 +25,7 @@ from llama_index_ext_ctxaug.passages.merging import (
     pieces,
 )
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage, Role
-from llama_index_ext_ctxaug.passages.scores import MergedScore, merged_score, score_key
+from llama_index_ext_ctxaug.passages.scores import MergedScore, best_first, merged_score, score_key
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.output import Writer
 from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
@@ -211,8 +211,8 @@ class _Merge:
         policy, hits = self.policy, self.growth.hits
         if policy.merge_rule == "budget" and policy.token_budget is not None:
             by_budget = BudgetRule(policy.token_budget, self._tokens, policy.min_children, self._cost)
-            best_first = sorted(hits, key=lambda id_: score_key(hits[id_].score), reverse=True)
-            return merge_by_budget(best_first, self.tree, by_budget, self._may_merge)
+            ranked = sorted(hits, key=lambda id_: best_first(hits[id_]))
+            return merge_by_budget(ranked, self.tree, by_budget, self._may_merge)
         by_tokens = policy.weigh_by == "tokens"
         rule = ShareRule(
             policy.simple_ratio_thresh,
