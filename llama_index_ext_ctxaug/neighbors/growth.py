@@ -53,7 +53,7 @@ class Growth:
     Attributes:
         hits: the distinct hits by node id, in the order of their rank.
         links: where neighbors are found.
-        passes: whether a node may be added.
+        passes: why a node may not be added, None for one that may; None where all may.
         chunks: hits and neighbors by node id; a policy may take chunks out or put others in.
         missing: ids that links name and the store does not have, in the order of the hits.
         refused: nodes that a policy needed and could not take, to be reported, each with the reason.
@@ -65,7 +65,7 @@ class Growth:
 
     hits: Mapping[str, Chunk]
     links: Links
-    passes: Filter
+    passes: Filter | None
     chunks: dict[str, Chunk] = field(init=False)
     missing: dict[str, None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -81,6 +81,10 @@ class Growth:
     def reader(self) -> NodeReader:
         """The nodes in hand."""
         return self.links.reader
+
+    def refusal(self, node: BaseNode) -> StopReason | None:
+        """Why the filters refuse a node; None for one that may be added."""
+        return None if self.passes is None else self.passes(node)
 
     def grow(self, reaches: Mapping[str, Reach]) -> Flow[None]:
         """Grow from hits, all side by side, and put what they reach among the chunks.
@@ -100,23 +104,31 @@ class Growth:
 
     def take(self, walks: Sequence[Walk]) -> None:
         """Put what walks reached among the chunks, and note why they ended."""
-        place = {
-            id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: best_first(self.hits[id_])))
-        }
-        reached: dict[str, list[tuple[int, int, str]]] = {}
         for one in walks:
-            better = place[one.hit_id]
-            self.stops[one.stopped] = self.stops.get(one.stopped, 0) + 1
+            self.stops[one.stopped] += 1
             if one.missing_id is not None:
                 self.missing[one.missing_id] = None
             if one.repaired:
                 self.repaired.update(one.repaired)
-            for hops, node_id in enumerate(one.node_ids, start=1):
-                if node_id not in self.hits:
-                    reached.setdefault(node_id, []).append((hops, better, one.hit_id))
-        for node_id, by in reached.items():
-            self._add(node_id, by)
+        for node_id, (hops, hit_ids) in self._reached(walks).items():
+            self._add(node_id, hops, hit_ids)
         self._mark_ends(walks)
+
+    def _reached(self, walks: Sequence[Walk]) -> dict[str, tuple[int, list[str]]]:
+        """The nodes that walks reached, with the hops from the nearest hit, and their hits, nearest first."""
+        place = {
+            id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: best_first(self.hits[id_])))
+        }
+        reached: dict[str, tuple[int, list[str]]] = {}
+        going = sorted(walks, key=lambda one: place[one.hit_id])  # of equally near hits the better counts
+        hops = 0
+        while going := [one for one in going if len(one.node_ids) > hops]:
+            for one in going:
+                node_id = one.node_ids[hops]
+                if node_id not in self.hits:
+                    reached.setdefault(node_id, (hops + 1, []))[1].append(one.hit_id)
+            hops += 1
+        return reached
 
     def passages(self) -> list[Passage]:
         """The chunks in reading order, those that touch joined; joined anew only where chunks changed."""
@@ -151,9 +163,11 @@ class Growth:
                         ahead=reach.read_ahead or 0,
                     )
 
-    def _limit(self, policy: Limit | None) -> Limit:
+    def _limit(self, policy: Limit | None) -> Limit | None:
         """The filters, which hits have passed already, and then the policy."""
         hits, passes = self.reader.hits, self.passes
+        if passes is None:
+            return policy
 
         def limit(node: BaseNode) -> StopReason | Last | None:
             refused = None if node.node_id in hits else passes(node)
@@ -161,17 +175,15 @@ class Growth:
 
         return limit
 
-    def _add(self, node_id: str, by: list[tuple[int, int, str]]) -> None:
+    def _add(self, node_id: str, hops: int, hit_ids: list[str]) -> None:
         node = self.reader.node(node_id)
         if node is None or node_id in self.chunks:
             return
-        by.sort()  # nearest first, then the better hit
-        hops, _, hit_id = by[0]
-        nearest = self.hits[hit_id]
+        nearest = self.hits[hit_ids[0]]
         self.chunks[node_id] = Chunk(
             node=node,
             role="neighbor",
-            hits=tuple(dict.fromkeys([id_ for _, _, id_ in by])),
+            hits=tuple(dict.fromkeys(hit_ids)),
             rank=nearest.rank,
             hops=hops,
             score=nearest.score,
@@ -191,14 +203,12 @@ class Growth:
     def _edges(self) -> Iterator[Edge]:
         """What the chunks' links state, and what the ladder can tell of chunks without a link."""
         chunks, links = self.chunks, self.links
-        documents = {id_: links.document(chunk.node) for id_, chunk in chunks.items()}
+        known = {id_: links.relations(chunk.node) for id_, chunk in chunks.items()}
         stated: list[Edge] = []
-        for id_, chunk in chunks.items():
-            own = links.relations(chunk.node)
-            document = documents[id_]
-            if own.previous in documents and documents[own.previous] == document:
+        for id_, own in known.items():
+            if own.previous in known and known[own.previous].document == own.document:
                 stated.append((own.previous, id_))
-            if own.next in documents and documents[own.next] == document:
+            if own.next in known and known[own.next].document == own.document:
                 stated.append((id_, own.next))
         yield from stated
         followed = {before for before, _ in stated}
@@ -206,8 +216,8 @@ class Growth:
             if edge[0] in chunks and edge[1] in chunks:
                 yield edge
                 followed.add(edge[0])
-        for id_, chunk in chunks.items():
-            if id_ not in followed and links.link(chunk.node, "next") is None:
-                beside = links.beside_in_hand(chunk.node, "next")
-                if beside in documents and documents[beside] == documents[id_]:
+        for id_, own in known.items():
+            if id_ not in followed and own.next is None:
+                beside = links.beside_in_hand(chunks[id_].node, "next")
+                if beside in known and known[beside].document == own.document:
                     yield (id_, beside)

@@ -65,7 +65,10 @@ class Links:
     _scanned: dict[tuple[str, Direction], dict[str, str]] = field(default_factory=dict)
 
     def relations(self, node: BaseNode) -> Relations:
-        """Rungs 1 and 2: what the node's own relationships name, else those of the store's copy of it."""
+        """Rungs 1 and 2: what the node's own relationships name, else those of the store's copy of it.
+
+        With `document_key` its document is the file, where pages count as one.
+        """
         node_id = node.id_
         known = self._relations.get(node_id)
         if known is not None:
@@ -74,6 +77,8 @@ class Links:
         copy = self.reader.copy(node_id)
         if copy is not None and copy is not node:
             own = own.filled_from(relations(copy))
+        if self.pages and (file := self.pages.file(node)) is not None:
+            own = own._replace(document=file)
         self._relations[node_id] = own
         return own
 
@@ -89,9 +94,7 @@ class Links:
 
     def document(self, node: BaseNode) -> str | None:
         """What tells documents apart: the source document, or the file where pages count as one."""
-        if self.pages and (file := self.pages.file(node)) is not None:
-            return file
-        return self.source(node)
+        return self.relations(node).document
 
     def link(self, node: BaseNode, direction: Direction) -> str | None:
         """The id that PREVIOUS or NEXT names, from the store's copy where the node has lost it."""

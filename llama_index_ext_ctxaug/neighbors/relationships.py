@@ -18,12 +18,14 @@ class Relations(NamedTuple):
         next: the chunk after.
         source: the source document.
         parent: the node that this one is a part of.
+        document: what tells documents apart; the source document, unless something else is known.
     """
 
     previous: str | None
     next: str | None
     source: str | None
     parent: str | None
+    document: str | None
 
     def filled_from(self, other: Relations) -> Relations:
         """These ids, with the other's where there are none."""
@@ -50,7 +52,7 @@ def relations(node: BaseNode) -> Relations:
             source = id_
         elif relationship is _PARENT:
             parent = id_
-    return Relations(previous, next_, source, parent)
+    return Relations(previous, next_, source, parent, document=source)
 
 
 def related_ids(node: BaseNode, relationship: NodeRelationship) -> list[str]:

@@ -51,7 +51,13 @@ class Walk:
 
 
 def walk(
-    links: Links, hit: BaseNode, direction: Direction, *, count: int, limit: Limit, ahead: int = 0
+    links: Links,
+    hit: BaseNode,
+    direction: Direction,
+    *,
+    count: int,
+    limit: Limit | None = None,
+    ahead: int = 0,
 ) -> Task[Walk]:
     """Grow from a hit in one direction, never out of its document.
 
@@ -60,18 +66,19 @@ def walk(
         hit: the node to start from.
         direction: "previous" or "next".
         count: most nodes to reach.
-        limit: asked before each node that is taken.
+        limit: asked before each node that is taken; None where all are.
         ahead: nodes to read with one that is not in hand, by the document's list where that is in hand.
 
     Returns:
         The walk; a cycle, a missing node, another document or the limit ends it early.
     """
-    reader = links.reader
-    result = Walk(hit.node_id, direction)
-    seen = {hit.node_id}
-    current, document = hit, links.document(hit)
+    reader, towards_end = links.reader, direction == "next"
+    result = Walk(hit.id_, direction)
+    seen = {hit.id_}
+    current, own = hit, links.relations(hit)
+    document = own.document
     while len(result.node_ids) < count:
-        id_, repaired = links.link(current, direction), False
+        id_, repaired = own.next if towards_end else own.previous, False
         if id_ is None:
             id_, repaired = yield from links.beside(current, direction)
         if id_ is None:
@@ -82,26 +89,28 @@ def walk(
             return result
         node = reader.node(id_)
         if node is None:
-            more = _listed(links, current, direction, min(ahead, count - len(result.node_ids)))
+            left = count - len(result.node_ids)
+            more = _listed(links, current, direction, min(ahead, left)) if ahead else ()
             yield Want(nodes=(id_, *more))
             node = reader.node(id_)
         if node is None:
             result.stopped, result.missing_id = "missing", id_
             return result
-        if links.document(node) != document:
+        own = links.relations(node)
+        if own.document != document:
             yield from links.with_copy(hit)  # it may know the document that the hit has lost
             document = links.document(hit)
-            if links.document(node) != document:
+            if own.document != document:
                 result.stopped = "other_document"
                 return result
-        verdict = limit(node)
+        verdict = None if limit is None else limit(node)
         if verdict is not None and not isinstance(verdict, Last):
             result.stopped = verdict
             return result
         seen.add(id_)
         result.node_ids.append(id_)
         if repaired:
-            ends = (current.node_id, id_)
+            ends = (current.id_, id_)
             result.repaired.append(ends if direction == "next" else ends[::-1])
         if verdict is not None:
             result.stopped = verdict.reason

@@ -236,7 +236,7 @@ class _Merge:
         node = self.ancestry.node(parent_id)
         if node is None or parent_id in self.growth.refused:
             return False
-        reason = self.growth.passes(node) if _text(node).strip() else "no_text"
+        reason = self.growth.refusal(node) if _text(node).strip() else "no_text"
         if reason:
             self.growth.refused[parent_id] = reason
         else:
@@ -250,7 +250,7 @@ class _Merge:
             return None
         if node_id not in self._fillers:
             fits = self.ancestry.same_document(node, parent)
-            reason = self.growth.passes(node) if fits else "other_document"
+            reason = self.growth.refusal(node) if fits else "other_document"
             self.growth.stops.update((reason,) if reason else ())
             self._fillers[node_id] = None if reason else node
         return self._fillers[node_id]

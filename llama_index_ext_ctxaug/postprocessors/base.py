@@ -235,10 +235,10 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         )
         return Growth(hits, links, self._filter())
 
-    def _filter(self) -> Filter:
+    def _filter(self) -> Filter | None:
         passes = node_filter(self.neighbor_filters)
         if passes is None:
-            return lambda node: None
+            return None
         return lambda node: None if passes(node) else "filter"
 
     def _passages(self, growth: Growth) -> list[Passage]:
