@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, final_text, keep
+from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, keep
 from llama_index_ext_ctxaug.passages.composing import is_text
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 
@@ -32,7 +32,9 @@ class Prices:
     write: Callable[[Sequence[Passage]], list[NodeWithScore]]
     shared: Callable[[Chunk, Chunk], str] | None = None
     _place: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _counted: dict[Any, int] = field(default_factory=dict)
+    _alone: dict[str, int] = field(default_factory=dict)
+    _saved: dict[tuple[str, str], int] = field(default_factory=dict)
+    _counted: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, passage in enumerate(self.passages):
@@ -41,42 +43,41 @@ class Prices:
 
     def measure(self, kept: Collection[str]) -> int:
         """Tokens of the final text of the chunks that are kept: exact, unless clearly over the budget."""
-        nodes = self.write(keep(self.passages, kept))
+        touched = sorted({self._place[id_][0] for id_ in kept})
+        nodes = self.write(keep([self.passages[number] for number in touched], kept))
         contents = [hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes]
-        apart = 0
-        for content in contents:
-            if (content,) not in self._counted:
-                self._counted[content,] = self.count(content)
-            apart += self._counted[content,]
+        apart = sum(map(self._tokens, contents))
         # A separator may become one token with the text before it, so it can add nothing, or take one away.
         if apart - len(contents) > self.budget:
             return apart
-        return self.count(final_text(nodes))
+        return self._tokens(NODE_SEPARATOR.join(contents))
 
     def cost(self, id_: str, kept: Collection[str]) -> int:
         """About how many tokens a chunk adds to the chunks that are kept."""
         number, place = self._place[id_]
         chunks = self.passages[number].chunks
-        chunk = chunks[place]
-        content = self._once(id_, lambda: chunk.node.get_content(metadata_mode=MetadataMode.LLM))
-        separator = self._once("", lambda: NODE_SEPARATOR)
-        total = content + separator
+        chunk, separator = chunks[place], self._tokens(NODE_SEPARATOR)
+        if id_ not in self._alone:
+            self._alone[id_] = self._tokens(chunk.node.get_content(metadata_mode=MetadataMode.LLM))
+        total = self._alone[id_] + separator
         if self.shared is None or not is_text(chunk.node):
             return total
-        before, after = chunks[place - 1 : place], chunks[place + 1 : place + 2]
-        for first, second in [(one, chunk) for one in before] + [(chunk, one) for one in after]:
+        for first, second in pairwise(chunks[max(0, place - 1) : place + 2]):
             other = second if first is chunk else first
             if other.node.node_id in kept and is_text(other.node):
-                total -= self._saved(self.shared, first, second) + separator
+                total -= self._saving(self.shared, first, second) + separator
         return total
 
-    def _saved(self, shared: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:
+    def _saving(self, shared: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:
         """Tokens that joining two chunks saves: the metadata of one, and what their texts share."""
         ids = (first.node.node_id, second.node.node_id)
-        header = self._once(ids[1:], lambda: second.node.get_metadata_str(mode=MetadataMode.LLM))
-        return header + self._once(ids, lambda: shared(first, second))
+        if ids not in self._saved:
+            header = second.node.get_metadata_str(mode=MetadataMode.LLM)
+            self._saved[ids] = self._tokens(header) + self._tokens(shared(first, second))
+        return self._saved[ids]
 
-    def _once(self, key: Any, text: Callable[[], str]) -> int:
-        if key not in self._counted:
-            self._counted[key] = self.count(text())
-        return self._counted[key]
+    def _tokens(self, text: str) -> int:
+        """Tokens of a text, which is counted once."""
+        if text not in self._counted:
+            self._counted[text] = self.count(text)
+        return self._counted[text]

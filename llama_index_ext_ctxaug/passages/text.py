@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
 
@@ -146,6 +146,25 @@ def join_texts(
     for chunk in chunks:
         joiner.add(TextChunk(chunk) if isinstance(chunk, str) else chunk)
     return joiner.result()
+
+
+def doubtful_frames(chunks: Iterable[TextChunk], ids: Collection[str], **options: Any) -> set[str]:
+    """Those frames of a text that joining chunks would need, to settle what it can only guess without.
+
+    Args:
+        chunks: in reading order; no more of them are looked at than it takes.
+        ids: the frames of the chunks that are worth a question.
+        **options: the separators and `frames` of `join_texts`.
+
+    Returns:
+        Ids out of `ids`, as `JoinedText.doubtful` has them.
+    """
+    joiner = _Joiner(**options)
+    for chunk in chunks:
+        joiner.add(chunk)
+        if joiner.doubtful.issuperset(ids):
+            break
+    return joiner.doubtful.intersection(ids)
 
 
 @dataclass

@@ -11,12 +11,19 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.neighbors.growth import Growth
+from llama_index_ext_ctxaug.neighbors.reading import Want
 from llama_index_ext_ctxaug.passages.budget import Filling, Tokenizer, final_text, fit, fit_by_worth
 from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.prices import Prices
 from llama_index_ext_ctxaug.passages.scores import PassageScore
-from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, JoinedText, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.text import (
+    HOLE_SEPARATOR,
+    JoinedText,
+    TextChunk,
+    doubtful_frames,
+    join_texts,
+)
 from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 
 _DRIFT = 2
@@ -83,6 +90,7 @@ class Writer:
     growth: Growth
     emit: Callable[[Chunk], NodeWithScore]
     _texts: dict[str, TextChunk] = field(default_factory=dict)
+    _joined: dict[tuple[tuple[str, bool], ...], JoinedText] = field(default_factory=dict)
     _tokenizer: Tokenizer | None = None
 
     def prepare(self) -> Flow[None]:
@@ -108,10 +116,15 @@ class Writer:
         """Ids of the texts that would tell what stands between chunks, as far as they are not in hand."""
         if self.options.output == "nodes" or not self.options.read_source:
             return []
-        runs = [run for run in self._runs(passages) if len(run.chunks) > 1]
-        ids = dict.fromkeys(id_ for run in runs for id_ in sorted(self._join(run).doubtful))
-        self._texts.clear()
-        return list(ids)
+        wanted: dict[str, None] = {}
+        for run in self._runs(passages):
+            if len(run.chunks) > 1:
+                unread = [id_ for id_ in self._frames(run) if id_ not in wanted]
+                if self.growth.reader.lacks(Want(nodes=unread)):
+                    doubtful = doubtful_frames(self._run_texts(run), unread, **self._joining(run))
+                    wanted.update(dict.fromkeys(sorted(doubtful)))
+        self._texts.clear()  # what is read now may tell where a frame stands
+        return list(wanted)
 
     def _split(self, run: _Run) -> Iterator[_Run]:
         """Parts of a run that are each within `max_passage_tokens`; a single chunk may be over it."""
@@ -199,19 +212,29 @@ class Writer:
         return ("unknown", 0) if place is None else ("list", place)
 
     def _join(self, run: _Run) -> JoinedText:
-        texts = [self._text_chunk(chunk) for chunk in run.chunks]
-        frames: dict[str, str] = {}
-        for text in texts:
-            if text.frame is not None and text.frame not in frames:
-                node = self.growth.reader.node(text.frame)
-                if node is not None:
-                    frames[text.frame] = node.get_content(metadata_mode=MetadataMode.NONE)
-        return join_texts(
-            [text if follows else _apart(text) for text, follows in zip(texts, run.follows, strict=True)],
-            hole_separator=self.options.hole_separator,
-            chunk_separator=self.options.chunk_separator,
-            frames=frames,
-        )
+        key = tuple((chunk.node.node_id, follows) for chunk, follows in zip(*run, strict=True))
+        if key not in self._joined:
+            self._joined[key] = join_texts(list(self._run_texts(run)), **self._joining(run))
+        return self._joined[key]
+
+    def _run_texts(self, run: _Run) -> Iterator[TextChunk]:
+        for chunk, follows in zip(*run, strict=True):
+            text = self._text_chunk(chunk)
+            yield text if follows else _apart(text)
+
+    def _joining(self, run: _Run) -> dict[str, Any]:
+        """How to join a run: the separators, and the texts of frames that are in hand."""
+        nodes = [(id_, self.growth.reader.node(id_)) for id_ in self._frames(run)]
+        return {
+            "hole_separator": self.options.hole_separator,
+            "chunk_separator": self.options.chunk_separator,
+            "frames": {id_: node.get_content(metadata_mode=MetadataMode.NONE) for id_, node in nodes if node},
+        }
+
+    def _frames(self, run: _Run) -> list[str]:
+        """Ids of the texts that the chunks' offsets count in: those of parents, else of documents."""
+        known = map(self.growth.links.relations, (chunk.node for chunk in run.chunks))
+        return [id_ for id_ in dict.fromkeys(own.parent or own.source for own in known) if id_ is not None]
 
     def _shared(self, first: Chunk, second: Chunk) -> str:
         joined = self._join(_Run([first, second], [False, True]))
@@ -231,10 +254,12 @@ class Writer:
         copy = links.reader.copy(node.node_id)
         if start is None and copy is not None and copy.get_content(metadata_mode=MetadataMode.NONE) == text:
             start, end = _offsets(copy)
-        source, parent = links.source(node), links.parent(node)
-        if parent is None or parent == source:
-            return TextChunk(text, start, end, frame=source, document=source)
-        return TextChunk(text, start, end, frame=parent, shift=self._shift(parent), document=source)
+        own = links.relations(node)
+        if own.parent is None or own.parent == own.source:
+            return TextChunk(text, start, end, frame=own.source, document=own.source)
+        return TextChunk(
+            text, start, end, frame=own.parent, shift=self._shift(own.parent), document=own.source
+        )
 
     def _shift(self, parent_id: str) -> int | None:
         """Where a parent begins in the source document; None where that cannot be told without reading."""
