@@ -170,7 +170,7 @@ class Growth:
             return policy
 
         def limit(node: BaseNode) -> StopReason | Last | None:
-            refused = None if node.node_id in hits else passes(node)
+            refused = None if node.id_ in hits else passes(node)
             return refused if refused or policy is None else policy(node)
 
         return limit

@@ -74,7 +74,7 @@ class Links:
         if known is not None:
             return known
         own = relations(node)
-        copy = self.reader.copy(node_id)
+        copy = self.reader.stored.get(node_id)
         if copy is not None and copy is not node:
             own = own.filled_from(relations(copy))
         if self.pages and (file := self.pages.file(node)) is not None:

@@ -91,7 +91,7 @@ def walk(
         if node is None:
             left = count - len(result.node_ids)
             more = _listed(links, current, direction, min(ahead, left)) if ahead else ()
-            yield Want(nodes=(id_, *more))
+            yield Want((id_, *more))
             node = reader.node(id_)
         if node is None:
             result.stopped, result.missing_id = "missing", id_

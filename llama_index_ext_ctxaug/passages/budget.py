@@ -155,13 +155,13 @@ def fit_by_worth(
     filler = _Filler(budget, cost, measure)
     chunks = [chunk for passage in passages for chunk in passage.chunks]
     refused = 0
-    for chunk in sorted(chunks, key=lambda chunk: -worth.get(chunk.node.node_id, 0.0)):
-        refused = 0 if filler.offer(chunk.node.node_id) else refused + 1
+    for chunk in sorted(chunks, key=lambda chunk: -worth.get(chunk.node.id_, 0.0)):
+        refused = 0 if filler.offer(chunk.node.id_) else refused + 1
         if refused == _PATIENCE:
             break
     filler.settle()
     found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
-    return filler.filling(tuple(id_ for c in found if (id_ := c.node.node_id) not in filler.kept))
+    return filler.filling(tuple(id_ for c in found if (id_ := c.node.id_) not in filler.kept))
 
 
 def fit_list(
@@ -185,7 +185,7 @@ def fit_list(
     filler = _Filler(budget, cost, measure)
     found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
     dropped = _fill(filler, found)
-    hits = {chunk.node.node_id: chunk for chunk in found}
+    hits = {chunk.node.id_: chunk for chunk in found}
 
     def nearness(chunk: Chunk) -> tuple[int, bool, float, int]:
         known = [best_first(hits[id_])[:2] for id_ in chunk.hits if id_ in hits]
@@ -202,7 +202,7 @@ def fit_list(
 
 def _fill(filler: _Filler, chunks: Sequence[Chunk]) -> tuple[str, ...]:
     """Offer chunks in turn, and once more when it is counted what is left; ids of those that do not fit."""
-    ids = [chunk.node.node_id for chunk in chunks]
+    ids = [chunk.node.id_ for chunk in chunks]
     for _ in range(2):
         for id_ in ids:
             filler.offer(id_)
@@ -212,20 +212,18 @@ def _fill(filler: _Filler, chunks: Sequence[Chunk]) -> tuple[str, ...]:
 
 def _by_rank(passages: Sequence[Passage]) -> list[str]:
     chunks = sorted((c for passage in passages for c in passage.chunks), key=lambda c: (c.hops, c.rank))
-    return [chunk.node.node_id for chunk in chunks]
+    return [chunk.node.id_ for chunk in chunks]
 
 
 def _nearest_first(passages: Sequence[Passage], hits: Collection[str]) -> list[str]:
     """The neighbors of kept hits, by distance to the nearest of them, then by that hit's score and rank."""
-    reached = {id_ for p in passages for c in p.chunks if c.node.node_id in hits for id_ in c.hits} | set(
-        hits
-    )
+    reached = {id_ for p in passages for c in p.chunks if c.node.id_ in hits for id_ in c.hits} | set(hits)
     found: dict[str, tuple[int, bool, float, int, int]] = {}
     for passage in passages:
         for chunks, side in ((passage.chunks, 1), (passage.chunks[::-1], 0)):
             distance, hit = 0, None
             for chunk in chunks:
-                id_ = chunk.node.node_id
+                id_ = chunk.node.id_
                 distance += 1
                 if chunk.role != "neighbor":
                     distance, hit = 0, chunk if id_ in hits else None
@@ -238,7 +236,7 @@ def _nearest_first(passages: Sequence[Passage], hits: Collection[str]) -> list[s
 def _beside(passages: Sequence[Passage]) -> dict[str, tuple[str, ...]]:
     beside: dict[str, tuple[str, ...]] = {}
     for passage in passages:
-        ids = [chunk.node.node_id for chunk in passage.chunks]
+        ids = [chunk.node.id_ for chunk in passage.chunks]
         for place, id_ in enumerate(ids):
             beside[id_] = (*ids[max(0, place - 1) : place], *ids[place + 1 : place + 2])
     return beside
@@ -250,7 +248,7 @@ def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
     for passage in passages:
         part = Passage()
         for chunk in passage.chunks:
-            if chunk.node.node_id in kept:
+            if chunk.node.id_ in kept:
                 part.chunks.append(chunk)
             elif part.chunks:
                 parts.append(part)
@@ -265,7 +263,7 @@ def mark_cuts(passages: Sequence[Passage], kept: Collection[str]) -> int:
     sides = 0
     for passage in passages:
         for first, second in pairwise(passage.chunks):
-            stays, goes = first.node.node_id in kept, second.node.node_id not in kept
+            stays, goes = first.node.id_ in kept, second.node.id_ not in kept
             if stays and goes:
                 first.stopped_next = "budget"
             elif not stays and not goes:

@@ -45,6 +45,8 @@ class Surroundings:
 
 def is_text(node: BaseNode) -> bool:
     """Whether a node is text and nothing else, so that it can be joined; images and index nodes are not."""
+    if type(node) is TextNode:  # as nearly all are
+        return True
     return isinstance(node, TextNode) and not isinstance(node, ImageNode | IndexNode)
 
 

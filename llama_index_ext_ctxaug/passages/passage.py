@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -88,33 +89,24 @@ def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
     Returns:
         The passages, by rank; every chunk stands in exactly one of them.
     """
-    stated: dict[Edge, int] = {}
-    for edge in edges:
-        before, after = edge
-        if before != after and before in chunks and after in chunks:
-            stated[edge] = stated.get(edge, 0) + 1
-    followers: dict[str, str] = {}
-    preceded: set[str] = set()
-    for times in (2, 1):
-        candidates = [
-            (before, after)
-            for (before, after), count in stated.items()
-            if (count > 1) == (times > 1) and before not in followers and after not in preceded
-        ]
-        for before, after in _undisputed(candidates):
-            followers[before] = after
-            preceded.add(after)
+    stated = Counter(edges)
+    inside = [edge for edge in stated if edge[0] in chunks and edge[1] in chunks and edge[0] != edge[1]]
+    firm = _undisputed([edge for edge in inside if stated[edge] > 1])
+    followers = dict(firm)
+    preceded = set(followers.values())
+    loose = [
+        edge for edge in inside if stated[edge] == 1 and edge[0] not in followers and edge[1] not in preceded
+    ]
+    followers.update(_undisputed(loose))
+    preceded.update(followers.values())
     return _runs(chunks, followers, preceded)
 
 
 def _undisputed(edges: list[Edge]) -> list[Edge]:
     """The edges whose start and end no other of these edges claims."""
-    starts: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    for before, after in edges:
-        starts[before] = starts.get(before, 0) + 1
-        ends[after] = ends.get(after, 0) + 1
-    return [(before, after) for before, after in edges if starts[before] == 1 and ends[after] == 1]
+    starts = Counter([before for before, _ in edges])
+    ends = Counter([after for _, after in edges])
+    return [edge for edge in edges if starts[edge[0]] == 1 and ends[edge[1]] == 1]
 
 
 def _runs(chunks: Mapping[str, Chunk], followers: Mapping[str, str], preceded: set[str]) -> list[Passage]:

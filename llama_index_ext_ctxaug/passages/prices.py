@@ -39,7 +39,7 @@ class Prices:
     def __post_init__(self) -> None:
         for number, passage in enumerate(self.passages):
             for place, chunk in enumerate(passage.chunks):
-                self._place[chunk.node.node_id] = (number, place)
+                self._place[chunk.node.id_] = (number, place)
 
     def measure(self, kept: Collection[str]) -> int:
         """Tokens of the final text of the chunks that are kept: exact, unless clearly over the budget."""
@@ -64,13 +64,13 @@ class Prices:
             return total
         for first, second in pairwise(chunks[max(0, place - 1) : place + 2]):
             other = second if first is chunk else first
-            if other.node.node_id in kept and is_text(other.node):
+            if other.node.id_ in kept and is_text(other.node):
                 total -= self._saving(self.shared, first, second) + separator
         return total
 
     def _saving(self, shared: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:
         """Tokens that joining two chunks saves: the metadata of one, and what their texts share."""
-        ids = (first.node.node_id, second.node.node_id)
+        ids = (first.node.id_, second.node.id_)
         if ids not in self._saved:
             header = second.node.get_metadata_str(mode=MetadataMode.LLM)
             self._saved[ids] = self._tokens(header) + self._tokens(shared(first, second))

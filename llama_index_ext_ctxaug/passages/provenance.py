@@ -130,6 +130,8 @@ def read_provenance(node: BaseNode) -> Provenance | None:
         a node whose metadata has something else under that key.
     """
     data = node.metadata.get(PROVENANCE_KEY)
+    if data is None:
+        return None
     if not isinstance(data, Mapping) or data.get("role") not in _ROLES:
         return None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,8 +20,7 @@ _TABLE_RULE = re.compile(r"\|?[ \t]*:?-[-:| \t]*")
 _NO_SPACES = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
-@dataclass(frozen=True, slots=True)
-class TextChunk:
+class TextChunk(NamedTuple):
     """What joining needs to know of a chunk.
 
     Attributes:
@@ -328,7 +327,7 @@ class _Joiner:
                 self._stand(self.length - (cursor - (chunk.start or 0)), chunk)
                 return True
         start = cursor + len(gap)
-        moved = replace(chunk, start=start, end=start + len(chunk.text))
+        moved = chunk._replace(start=start, end=start + len(chunk.text))
         self._append(gap, moved)
         self._move(moved, start + len(chunk.text))
         if frame is None:

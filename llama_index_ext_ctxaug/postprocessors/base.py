@@ -204,10 +204,7 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
                     num_hits=len(hits),
                     num_nodes=len(result),
                     added_node_ids=[
-                        c.node.node_id
-                        for p in passages
-                        for c in p.chunks
-                        if c.origin is None and c.role != "hit"
+                        c.node.id_ for p in passages for c in p.chunks if c.origin is None and c.role != "hit"
                     ],
                     reads=growth.reader.reads,
                     rounds=growth.reader.rounds,
@@ -307,7 +304,7 @@ def distinct_hits(nodes: Sequence[NodeWithScore]) -> dict[str, Chunk]:
     """The hits by node id, in order of rank; of a repeated one the first place and the best score."""
     hits: dict[str, Chunk] = {}
     for rank, hit in enumerate(nodes):
-        node_id = hit.node.node_id
+        node_id = hit.node.id_
         known = hits.get(node_id)
         if known is None:
             hits[node_id] = _incoming(hit, rank)
@@ -320,5 +317,5 @@ def _incoming(hit: NodeWithScore, rank: int) -> Chunk:
     """A node that came in: a hit, or a neighbor where an augmenter before this one added it."""
     provenance = read_provenance(hit.node)
     if provenance is None or provenance.role != "neighbor":
-        return Chunk(hit.node, "hit", (hit.node.node_id,), rank=rank, score=hit.score, origin=hit)
+        return Chunk(hit.node, "hit", (hit.node.id_,), rank=rank, score=hit.score, origin=hit)
     return Chunk(hit.node, "neighbor", provenance.hits, rank, provenance.hops, score=hit.score, origin=hit)

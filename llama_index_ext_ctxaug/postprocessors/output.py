@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from llama_index.core.bridge.pydantic import BaseModel, Field
@@ -208,11 +208,11 @@ class Writer:
             return ("offset", text.start + text.shift)
         links = self.growth.links
         order = links.reader.documents.get(links.source(node) or "")
-        place = order.places.get(node.node_id) if order else None
+        place = order.places.get(node.id_) if order else None
         return ("unknown", 0) if place is None else ("list", place)
 
     def _join(self, run: _Run) -> JoinedText:
-        key = tuple((chunk.node.node_id, follows) for chunk, follows in zip(*run, strict=True))
+        key = tuple((chunk.node.id_, follows) for chunk, follows in zip(*run, strict=True))
         if key not in self._joined:
             self._joined[key] = join_texts(list(self._run_texts(run)), **self._joining(run))
         return self._joined[key]
@@ -242,7 +242,7 @@ class Writer:
         return joined.text[max(one.start, two.start) : min(one.end, two.end)]
 
     def _text_chunk(self, chunk: Chunk) -> TextChunk:
-        node_id = chunk.node.node_id
+        node_id = chunk.node.id_
         if node_id not in self._texts:
             self._texts[node_id] = self._new_text_chunk(chunk)
         return self._texts[node_id]
@@ -251,7 +251,7 @@ class Writer:
         links, node = self.growth.links, chunk.node
         text = node.get_content(metadata_mode=MetadataMode.NONE)
         start, end = _offsets(node)
-        copy = links.reader.copy(node.node_id)
+        copy = links.reader.copy(node.id_)
         if start is None and copy is not None and copy.get_content(metadata_mode=MetadataMode.NONE) == text:
             start, end = _offsets(copy)
         own = links.relations(node)
@@ -279,7 +279,7 @@ class Writer:
 
     def _around(self, chunks: Sequence[Chunk]) -> Surroundings:
         links = self.growth.links
-        inside = {chunk.node.node_id for chunk in chunks}
+        inside = {chunk.node.id_ for chunk in chunks}
         before = links.beside_in_hand(chunks[0].node, "previous")
         after = links.beside_in_hand(chunks[-1].node, "next")
         return Surroundings(
@@ -296,7 +296,7 @@ class Writer:
         drafts: dict[Any, NodeWithScore] = {}
 
         def draft(run: _Run) -> NodeWithScore:
-            key = tuple(chunk.node.node_id for chunk in run.chunks)
+            key = tuple(chunk.node.id_ for chunk in run.chunks)
             if key not in drafts:
                 drafts[key] = self._write_run(run)
             return drafts[key]
@@ -315,7 +315,7 @@ class Writer:
 
 
 def _apart(text: TextChunk) -> TextChunk:
-    return replace(text, follows=False)
+    return text._replace(follows=False)
 
 
 def _offsets(node: Any) -> tuple[int | None, int | None]:
