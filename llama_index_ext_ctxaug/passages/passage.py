@@ -89,24 +89,27 @@ def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
     Returns:
         The passages, by rank; every chunk stands in exactly one of them.
     """
-    stated = Counter(edges)
-    inside = [edge for edge in stated if edge[0] in chunks and edge[1] in chunks and edge[0] != edge[1]]
-    firm = _undisputed([edge for edge in inside if stated[edge] > 1])
-    followers = dict(firm)
+    stated: dict[Edge, bool] = {}
+    for edge in edges:
+        before, after = edge
+        if before in chunks and after in chunks and before != after:
+            stated[edge] = edge in stated
+    followers = dict(_undisputed([edge for edge, firm in stated.items() if firm]))
     preceded = set(followers.values())
-    loose = [
-        edge for edge in inside if stated[edge] == 1 and edge[0] not in followers and edge[1] not in preceded
-    ]
-    followers.update(_undisputed(loose))
+    loose = [edge for edge, firm in stated.items() if not firm]
+    left = [edge for edge in loose if edge[0] not in followers and edge[1] not in preceded]
+    followers.update(_undisputed(left))
     preceded.update(followers.values())
     return _runs(chunks, followers, preceded)
 
 
 def _undisputed(edges: list[Edge]) -> list[Edge]:
     """The edges whose start and end no other of these edges claims."""
-    starts = Counter([before for before, _ in edges])
-    ends = Counter([after for _, after in edges])
-    return [edge for edge in edges if starts[edge[0]] == 1 and ends[edge[1]] == 1]
+    starts, ends = [before for before, _ in edges], [after for _, after in edges]
+    if len(set(starts)) == len(set(ends)) == len(edges):
+        return edges
+    starting, ending = Counter(starts), Counter(ends)
+    return [edge for edge in edges if starting[edge[0]] == 1 and ending[edge[1]] == 1]
 
 
 def _runs(chunks: Mapping[str, Chunk], followers: Mapping[str, str], preceded: set[str]) -> list[Passage]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from llama_index.core.schema import BaseNode
 
@@ -16,8 +15,7 @@ PROVENANCE_KEY = "context_augmentation"
 _ROLES = ("hit", "neighbor", "parent", "passage", "window")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a passage's text that stems from one node.
 
     Attributes:
@@ -46,8 +44,7 @@ class Piece:
         if first >= last:
             return None
         source = None if self.source_start is None else self.source_start + first - self.start
-        return replace(
-            self,
+        return self._replace(
             start=first - start,
             end=last - start,
             source_start=source,
@@ -55,8 +52,7 @@ class Piece:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(NamedTuple):
     """What an added or made node says of its origin.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, NodeWithScore, TextNode
@@ -79,12 +78,12 @@ def cut_node(node: TextNode, provenance: Provenance, start: int, end: int) -> Ba
     place = (origin.whole_id, origin.start + start, origin.start + end)
     part = provenance.slice(start, end)
     if not part.hits:
-        part = replace(part, hits=provenance.hits)
+        part = part._replace(hits=provenance.hits)
     kept = {NodeRelationship.SOURCE, NodeRelationship.PARENT}
     kept |= {NodeRelationship.PREVIOUS} if start == 0 else set()
     kept |= {NodeRelationship.NEXT} if end == len(node.text) else set()
     related = {key: value for key, value in node.relationships.items() if key in kept}
-    return _part(node, node.text[start:end], replace(part, cut=place), start, related)
+    return _part(node, node.text[start:end], part._replace(cut=place), start, related)
 
 
 def join_overlapping(first: NodeWithScore, second: NodeWithScore) -> NodeWithScore:
@@ -96,8 +95,7 @@ def join_overlapping(first: NodeWithScore, second: NodeWithScore) -> NodeWithSco
     text += second.node.get_content(metadata_mode=MetadataMode.NONE)[one.end - two.start :]
     earlier, later = (read_provenance(hit.node) or Provenance("window", ()) for hit in (first, second))
     pieces = _join_pieces(earlier.pieces, later.pieces, two.start - one.start)
-    provenance = replace(
-        earlier,
+    provenance = earlier._replace(
         hits=tuple(dict.fromkeys(earlier.hits + later.hits)),
         pieces=pieces,
         exact=earlier.exact and later.exact,
@@ -132,13 +130,12 @@ def _join_pieces(first: tuple[Piece, ...], second: tuple[Piece, ...], shift: int
     """The pieces of both parts, those of one node made one; the second begins `shift` characters later."""
     pieces = list(first)
     for later in second:
-        moved = replace(later, start=later.start + shift, end=later.end + shift)
+        moved = later._replace(start=later.start + shift, end=later.end + shift)
         known = pieces[-1] if pieces else None
         if known is not None and moved.end <= known.end:
             continue
         if known is not None and known.node_id == moved.node_id and moved.start <= known.end:
-            pieces[-1] = replace(
-                known,
+            pieces[-1] = known._replace(
                 end=moved.end,
                 source_end=None if known.source_start is None else moved.source_end,
             )

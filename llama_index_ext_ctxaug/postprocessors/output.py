@@ -107,9 +107,10 @@ class Writer:
         self, passages: Sequence[Passage], write_run: Callable[[_Run], NodeWithScore] | None = None
     ) -> list[NodeWithScore]:
         """The output: nodes in reading order, or a node for each passage."""
-        write_run = write_run or self._write_run
         if self.options.output == "nodes":
-            return [write_run(_Run([chunk], [False])) for passage in passages for chunk in passage.chunks]
+            chunks = [chunk for passage in passages for chunk in passage.chunks]
+            return [write_run(_Run([chunk], [False])) if write_run else self.emit(chunk) for chunk in chunks]
+        write_run = write_run or self._write_run
         return [write_run(part) for run in self._runs(passages) for part in self._split(run)]
 
     def frames_to_read(self, passages: Sequence[Passage]) -> list[str]:
