@@ -155,6 +155,16 @@ _LOOP_ERRORS = (
 )
 
 
+def _read_memory(kvstore: Any, keys: Keys) -> Values:
+    return {
+        name: _found(ids, [kvstore.get(id_, collection=name) for id_ in ids]) for name, ids in keys.items()
+    }
+
+
+async def _aread_memory(kvstore: Any, keys: Keys) -> Values:
+    return _read_memory(kvstore, keys)
+
+
 def _read_redis(kvstore: Any, keys: Keys) -> Values:
     client = private(kvstore, "_redis_client")
     if len(keys) == 1:
@@ -274,6 +284,9 @@ def _rows(keys: Keys, rows: Any) -> Values:
     return values
 
 
+register_bulk_read(
+    "llama_index.core.storage.kvstore.simple_kvstore.SimpleKVStore", _read_memory, _aread_memory
+)
 register_bulk_read("llama_index.storage.kvstore.redis.base.RedisKVStore", _read_redis, _aread_redis)
 register_bulk_read(
     "llama_index.storage.kvstore.postgres.base.PostgresKVStore", _read_postgres, _aread_postgres

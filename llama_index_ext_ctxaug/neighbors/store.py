@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeVar
 from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
-from llama_index.core.storage.docstore.utils import json_to_doc
 from pydantic_core import from_json
 
 from llama_index_ext_ctxaug.neighbors.bulk import (
@@ -30,6 +29,7 @@ from llama_index_ext_ctxaug.neighbors.bulk import (
     private,
 )
 from llama_index_ext_ctxaug.neighbors.concurrency import in_tasks, in_thread, in_threads, wait_in_thread
+from llama_index_ext_ctxaug.neighbors.decoding import decode_node
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class ReadStore:
         nodes = values.get(private(self.docstore, "_node_collection"), {})
         documents = values.get(private(self.docstore, "_ref_doc_collection"), {})
         return _answer(
-            (_decode(json_to_doc, id_, value) for id_, value in nodes.items()),
+            (_decode(decode_node, id_, value) for id_, value in nodes.items()),
             ((id_, _decode(_ref_doc_info, id_, value)) for id_, value in documents.items()),
         )
 

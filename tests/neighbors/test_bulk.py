@@ -142,7 +142,7 @@ def test_reads_of_ones_own_are_not_bypassed(postprocess: Postprocess) -> None:
     assert nodes[1].node.get_content() == "read by get_document"
     patched = KVDocumentStore(ManyKVStore())
     patched.get_nodes = lambda *_, **__: []  # type: ignore[method-assign]
-    for other in (docstore, patched, KVDocumentStore(Encrypted()), SimpleDocumentStore()):
+    for other in (docstore, patched, KVDocumentStore(Encrypted())):
         assert bulk_read_of(other) is None
 
 
