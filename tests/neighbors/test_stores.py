@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 import redis
@@ -45,8 +46,7 @@ class TestRedisClient(DocstoreConformance):
     def make_docstore(self, redis_url: str) -> Callable[[], RedisDocumentStore]:
         """An empty one; its client decodes what it reads."""
         client = redis.Redis.from_url(redis_url, decode_responses=True)
-        numbers = iter(range(100))
-        return lambda: RedisDocumentStore.from_redis_client(client, namespace=f"{id(client)}-{next(numbers)}")
+        return lambda: RedisDocumentStore.from_redis_client(client, namespace=uuid4().hex)
 
 
 class TestPostgres(DocstoreConformance):
