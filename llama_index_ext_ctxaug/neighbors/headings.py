@@ -63,12 +63,10 @@ class Sections:
 
     def path(self, node: BaseNode) -> tuple[str, ...]:
         """The titles of the sections that a chunk stands in, by its metadata; empty where it says nothing."""
-        if self.finder is not None:
+        metadata = node.metadata
+        if self.finder is not None or metadata.keys().isdisjoint(self.section_keys):
             return ()
-        titles: list[str] = []
-        for key in self.section_keys:
-            titles += _titles(node.metadata.get(key))
-        return tuple(titles)
+        return tuple(title for key in self.section_keys for title in _titles(metadata.get(key)))
 
     def border(self, before: BaseNode, after: BaseNode) -> int | None:
         """The level of the section that begins between two chunks that follow one another; None for none."""
