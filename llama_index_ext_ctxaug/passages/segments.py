@@ -187,9 +187,9 @@ def standing(scores: Sequence[float | None]) -> list[float]:
     known = [score for score in scores if score_key(score)[0]]
     numbers = [score for score in known if score is not None and math.isfinite(score)]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    if not math.isfinite(high - low) or high <= low:
+    step = (high - low) / max(1, count)
+    if not math.isfinite(step) or step <= 0:
         return [(count - rank) / count for rank in range(count)]
-    step = (high - low) / count
     return [
         (min(max(score, low), high) - low + step) / (high - low + step)
         if score is not None and score_key(score)[0]
