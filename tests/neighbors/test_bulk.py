@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -488,21 +487,6 @@ def test_a_client_of_one_thread(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         assert ids(augmenter.postprocess_nodes(hits(chain, [10]))) == ids(chain[5:16])
     assert sum("it is read in one thread" in line for line in caplog.messages) == 1
-
-
-def test_side_by_side_is_faster_than_the_loop(postprocess: Postprocess) -> None:
-    """At 2 ms a read, eight at a time take less than half of the time of one after another."""
-    seconds = {}
-    for limit in (1, 8):
-        docstore = ObservedDocstore(SimpleDocumentStore(), single_reads=True, latency=0.002)
-        chain = filled(docstore, 60)
-        augmenter = PrevNextNodePostprocessor(
-            docstore=docstore, num_nodes=20, mode="both", max_concurrency=limit
-        )
-        start = time.perf_counter()
-        postprocess(augmenter, hits(chain, [30]))
-        seconds[limit] = time.perf_counter() - start
-    assert seconds[8] < seconds[1] / 2
 
 
 def test_records_with_lone_surrogates_are_read(make_redis_docstore: Callable[[], RedisDocumentStore]) -> None:
