@@ -187,15 +187,15 @@ def standing(scores: Sequence[float | None]) -> list[float]:
     known = [score for score in scores if score_key(score)[0]]
     numbers = [score for score in known if score is not None and math.isfinite(score)]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    step = (high - low) / max(1, count)
-    if not math.isfinite(step) or step <= 0:
+    if not math.isfinite(high - low) or high <= low:
         return [(count - rank) / count for rank in range(count)]
-    return [
-        (min(max(score, low), high) - low + step) / (high - low + step)
+    places = (
+        (min(max(score, low), high) - low) / (high - low)
         if score is not None and score_key(score)[0]
-        else step / (high - low + step)
+        else 0.0
         for score in scores
-    ]
+    )
+    return [(place * count + 1) / (count + 1) for place in places]
 
 
 def query_terms(query: str) -> list[str]:

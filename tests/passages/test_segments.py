@@ -157,3 +157,9 @@ def test_spreading_is_the_same_from_both_ends(relevance: list[float]) -> None:
     found = spread(relevance)
     assert found == pytest.approx(spread(relevance[::-1])[::-1])
     assert all(after >= before for after, before in zip(found, relevance, strict=True))
+
+
+@pytest.mark.parametrize("high", [1.7e308, 5e-324])
+def test_the_greatest_and_the_smallest_ranges_are_ranges_too(high: float) -> None:
+    """The lowest score stands above nothing and the highest at 1, however far they lie apart."""
+    assert standing([high, 0.0]) == [1.0, pytest.approx(1 / 3)]
