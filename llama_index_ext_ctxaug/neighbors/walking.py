@@ -98,11 +98,10 @@ def walk(
             return result
         own = links.relations(node)
         if own.document != document:
-            yield from links.with_copy(hit)  # it may know the document that the hit has lost
-            document = links.document(hit)
-            if own.document != document:
+            if not (yield from _of_one_document(links, hit, node)):
                 result.stopped = "other_document"
                 return result
+            own, document = links.relations(node), links.document(hit)
         verdict = None if limit is None else limit(node)
         if verdict is not None and not isinstance(verdict, Last):
             result.stopped = verdict
@@ -117,6 +116,14 @@ def walk(
             break
         current = node
     return result
+
+
+def _of_one_document(links: Links, *nodes: BaseNode) -> Task[bool]:
+    """Whether nodes are of one document; of hits that have lost theirs, the stored copies may know it."""
+    for node in nodes:
+        if links.document(node) is None:
+            yield from links.with_copy(node)
+    return len({links.document(node) for node in nodes}) == 1
 
 
 def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[None]:

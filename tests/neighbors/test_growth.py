@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 from conftest import Postprocess
-from llama_index.core.schema import BaseNode, NodeRelationship, QueryBundle, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
 
 from llama_index_ext_ctxaug import (
     ContextAugmenter,
@@ -124,3 +131,19 @@ def test_hits_of_two_documents_do_not_touch(postprocess: Postprocess, stated: st
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second), num_nodes=1, output="passages")
     result = postprocess(augmenter, hits([*first, *second], [2, 1]))
     assert [hit.node.text for hit in result] == ["cd", "b"]
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_growth_goes_on_through_a_hit_that_lost_its_relationships(
+    postprocess: Postprocess, order: tuple[int, int]
+) -> None:
+    """The store's copy tells that such a hit is of the same document, whichever hit comes first."""
+    nodes = linked_document(8)
+    found = {
+        1: NodeWithScore(node=nodes[1], score=0.9),
+        2: NodeWithScore(node=nodes[2].model_copy(update={"relationships": {}}), score=0.1),
+    }
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=2, mode="next")
+    result = postprocess(augmenter, [found[place] for place in order])
+    assert [hit.node.node_id for hit in result] == [node.node_id for node in nodes[1:5]]
+    assert read_provenance(result[2].node).hits == (nodes[2].node_id, nodes[1].node_id)
