@@ -132,16 +132,19 @@ def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[N
     The first read asks for the list and for the nodes directly beside the hit, or what it takes to find
     them, so that nothing is lost where there is no list; a wrong list costs a read, never a wrong answer.
 
+    A hit that does not reach anything is read for its links alone, where it has lost them: others reach it.
+
     Args:
         links: where the nodes beside another are found.
         hit: the node in the middle.
         previous: nodes before it.
         next_: nodes after it.
     """
-    own = links.relations(hit)
-    if own.source is None:  # lost with the links: one read of the stored copy saves one each hop
+    own, stays = links.relations(hit), previous == next_ == 0
+    unlinked = own.previous is None and own.next is None
+    if own.source is None or (stays and unlinked):  # one read of the stored copy saves one each hop
         own = yield from links.with_copy(hit, Want(nodes=_beside(links, hit, previous, next_)))
-    if own.source is None:
+    if own.source is None or stays:
         return
     lost = (previous and own.previous is None) or (next_ and own.next is None)
     yield Want(

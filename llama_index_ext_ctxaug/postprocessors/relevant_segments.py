@@ -122,13 +122,11 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         sections = Sections(kinds=self.heading_kinds)
         own = _own_relevance(list(growth.hits.values()), heights, terms)
         most = max(own)
-        yield from growth.grow(
-            {
-                id_: Reach(hops, hops, _within_section(sections, hit.node))
-                for (id_, hit), value in zip(growth.hits.items(), own, strict=True)
-                if (hops := round(self.reach * math.sqrt(value / most)))
-            }
-        )
+        reaches: dict[str, Reach] = {}
+        for (id_, hit), value in zip(growth.hits.items(), own, strict=True):
+            hops = round(self.reach * math.sqrt(value / most))
+            reaches[id_] = Reach(hops, hops, _within_section(sections, hit.node))
+        yield from growth.grow(reaches)
         runs = growth.passages()
         chunks = [chunk for run in runs for chunk in run.chunks]
         own = _own_relevance(chunks, heights, terms)

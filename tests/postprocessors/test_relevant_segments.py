@@ -107,6 +107,23 @@ def test_a_hit_with_the_words_of_the_query_reaches_farther(postprocess: Postproc
     assert [place for place in places(nodes, out) if place > 20] == list(range(28, 33))
 
 
+@pytest.mark.parametrize("kept", [["1", "2", "3"], ["1"], []], ids=["linked", "source", "bare"])
+def test_hits_that_lost_their_relationships_are_joined_as_others(
+    postprocess: Postprocess, kept: list[str]
+) -> None:
+    """Weak hits do not reach anything, and stand in the way of none: their stored copies tell their place."""
+    nodes = linked_document(120)
+    found = hits(nodes, [60, *range(0, 40, 2), 62, 63, 100, 101], [1.0, *[0.5] * 20, 0.0, 0.0, 0.0, 0.0])
+    for hit in found:
+        related = {key: value for key, value in hit.node.relationships.items() if key.value in kept}
+        hit.node = hit.node.model_copy(update={"relationships": related})
+    store = ObservedDocstore(docstore_of(nodes))
+    augmenter = RelevantSegmentsPostprocessor(docstore=store, token_budget=None)
+    out = postprocess(augmenter, found)
+    assert [place for place in places(nodes, out) if place > 50] == [*range(54, 67), 100, 101]
+    assert len(store.batches) <= (2 if kept else 3)
+
+
 def chapters(headings: dict[int, str], metadata: dict[int, str]) -> list[TextNode]:
     """30 chunks, some of which open with a heading; from a key of `metadata` on, chunks name a section."""
     texts = [f"{headings.get(n, '')}Words of every kind stand in chunk {n}" for n in range(30)]
