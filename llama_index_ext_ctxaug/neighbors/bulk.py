@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -70,33 +70,31 @@ def register_bulk_read(
     """
     name = kvstore if isinstance(kvstore, str) else _name(kvstore)
     _registered[name] = BulkRead(read, aread)
-    _find.cache_clear()
 
 
 def bulk_read_of(docstore: BaseDocumentStore) -> BulkRead | None:
     """The bulk read that gives what this docstore's own methods would give; None where there is none."""
-    if not isinstance(docstore, KVDocumentStore) or not _READS.isdisjoint(vars(docstore)):
+    if not isinstance(docstore, KVDocumentStore) or not _inherits(docstore, KVDocumentStore, _READS):
         return None
-    return _find(type(docstore), getattr(docstore, "_kvstore", docstore).__class__)
+    kvstore = getattr(docstore, "_kvstore", None)
+    for base in type(kvstore).__mro__:
+        bulk = _registered.get(_name(base))
+        if bulk is not None:
+            return bulk if _inherits(kvstore, base, ("get", "aget")) else None
+    return None
 
 
-_READS = frozenset(
-    {"get_nodes", "get_node", "get_document", "get_ref_doc_info"}
-    | {"aget_nodes", "aget_node", "aget_document", "aget_ref_doc_info"}
+_READS = (
+    *("get_nodes", "get_node", "get_document", "get_ref_doc_info"),
+    *("aget_nodes", "aget_node", "aget_document", "aget_ref_doc_info"),
 )
 """The methods of a docstore that a bulk read stands in for."""
 
 
-@lru_cache(maxsize=256)
-def _find(docstore: type[KVDocumentStore], kvstore: type) -> BulkRead | None:
-    if any(getattr(docstore, name) is not getattr(KVDocumentStore, name) for name in _READS):
-        return None
-    for base in kvstore.__mro__:
-        bulk = _registered.get(_name(base))
-        if bulk is not None:
-            same = all(getattr(kvstore, name) is getattr(base, name) for name in ("get", "aget"))
-            return bulk if same else None
-    return None
+def _inherits(store: object, base: type, names: Iterable[str]) -> bool:
+    """Whether neither a store nor its class, which may be patched at any time, has methods of its own."""
+    own, kind = vars(store), type(store)
+    return all(name not in own and getattr(kind, name) is getattr(base, name) for name in names)
 
 
 def _name(kind: type) -> str:

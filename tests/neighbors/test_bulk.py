@@ -141,8 +141,22 @@ def test_reads_of_ones_own_are_not_bypassed(postprocess: Postprocess) -> None:
     assert nodes[1].node.get_content() == "read by get_document"
     patched = KVDocumentStore(ManyKVStore())
     patched.get_nodes = lambda *_, **__: []  # type: ignore[method-assign]
-    for other in (docstore, patched, KVDocumentStore(Encrypted())):
+    wrapped = KVDocumentStore(ManyKVStore())
+    wrapped._kvstore.aget = wrapped._kvstore.aget
+    for other in (docstore, patched, wrapped, KVDocumentStore(Encrypted())):
         assert bulk_read_of(other) is None
+
+
+def test_a_class_that_is_patched_while_it_is_in_use_is_read_in_that_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What traces or replaces the reads of all docstores of a class is called from then on."""
+    docstore = SimpleDocumentStore()
+    chain = filled(docstore)
+    augmenter = PrevNextNodePostprocessor(docstore=docstore)
+    assert ids(augmenter.postprocess_nodes(hits(chain, [5]))) == ids(chain[5:7])
+    monkeypatch.setattr(SimpleDocumentStore, "get_nodes", lambda *_, **__: [])
+    assert ids(augmenter.postprocess_nodes(hits(chain, [5]))) == ids(chain[5:6])
 
 
 @pytest.mark.parametrize(
