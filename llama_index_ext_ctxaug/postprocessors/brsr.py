@@ -23,6 +23,9 @@ from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 PROMPT_TOKENS = 256
 """What the prompt around context and question may need, of the LLM's window."""
 
+JOINT_TOKENS = 2
+"""Tokens by which metadata may count for more beside one part of a text than beside another."""
+
 
 class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
     """Bidirectional recursive semantic reordering: the best windows of the sections around all hits.
@@ -90,7 +93,8 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
             tokenizer = yield from tokenizer_or_default(self.tokenizer)
             around = max((_metadata_tokens(hit.node, tokenizer) for hit in passages), default=0)
             # Metadata that leaves little room would make many tiny windows: then the cap warns instead.
-            size = max(1, min(size, limit - around if 2 * around <= limit else limit))
+            left = limit - around - JOINT_TOKENS if 0 < 2 * around <= limit else limit
+            size = max(1, min(size, left))
         return WindowOptions(
             window_tokens=size,
             stride_tokens=min(self.stride_tokens, size),

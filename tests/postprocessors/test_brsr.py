@@ -191,6 +191,18 @@ def test_metadata_counts_in_the_cap(postprocess: Postprocess, chunks: list[TextN
     assert len(postprocess(narrow, retrieved(titled, QUESTION), query_str=QUESTION)) == 1
 
 
+def test_tokens_across_the_joint_with_the_metadata_are_within_the_cap(postprocess: Postprocess) -> None:
+    """Where the metadata counts for more beside a window than beside the passage, there is room for it."""
+    nodes = linked_document(
+        ["naïve cat 數據 tokenization of façades, the naïve cat " * 12], metadata={"title": "cats"}
+    )
+    augmenter = BRSRPostprocessor(docstore=docstore_of(nodes), embed_model=WordEmbedding())
+    for limit in (16, 34):
+        capped = augmenter.model_copy(update={"max_context_tokens": limit})
+        result = postprocess(capped, hits(nodes, [0]), query_str="naïve cat")
+        assert tokens(final_text(result)) <= limit
+
+
 class Sized(ScriptedLLM):
     """A model that says how long its answers may be."""
 
