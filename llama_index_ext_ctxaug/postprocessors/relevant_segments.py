@@ -42,8 +42,8 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
     compete, the more chunks the more relevant the hit. A chunk is as relevant as its place in the range of
     the pool's scores and the share of the query's words in its text say, each squared, and it lends
     relevance to the chunks around it (`passages.segments.spread`), within its section. The most relevant go
-    out until `token_budget` is full. So a lone hit stays alone, and where hits lie close, what is between
-    and around them comes along.
+    out until `token_budget` is full. So where hits lie close, what is between and around them comes along,
+    before the neighbors of a lone hit as good.
 
     `method="rse"` is relevant segment extraction as dsRAG has it: runs of chunks with the greatest sums of
     score less penalty. `method="documents"` is QAnything's rule: hits of at most two documents are given
@@ -54,7 +54,7 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
 
     **Guarantees**: the text that goes out is within `token_budget`, unless the best chunk alone is over it;
     chunks that do not fit are passed over for smaller ones. Two batched reads where the store knows the
-    order of its documents, else one for each step of `reach`.
+    order of its documents, three where hits have lost theirs, else one for each step of `reach`.
     Unlike with other augmenters, dropping hits is the purpose: those that do not go out are named in the end
     event's details, without a warning.
 
@@ -80,11 +80,11 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         default=6,
         ge=0,
         description="Chunks on each side of the most relevant hit that are candidates; of other hits in "
-        "proportion to their relevance (for method='rse' of every hit that may end a segment).",
+        "proportion to the root of their relevance (for method='rse' of every hit that may end a segment).",
     )
     heading_kinds: tuple[TextHeadingKind, ...] = Field(
         default=("markdown", "underlined"),
-        description="Kinds of headings to look for in the text of chunks: relevance does not reach over "
+        description="Kinds of headings to look for in the text of chunks: for 'spread', relevance does not reach over "
         "them, nor over a change of the section that metadata names.",
     )
     preset: Literal["balanced", "precision", "find_all"] = Field(
