@@ -251,7 +251,7 @@ class _Joiner:
         if shared < 0:
             return self._over_gap(chunk, cursor)
         if chunk.end <= cursor and chunk.text:
-            return self._inside(chunk, cursor, shared)
+            return self._inside(chunk, cursor)
         if shared and self._tail(shared) != chunk.text[:shared]:
             return False
         self._append("", chunk, skip=shared)
@@ -303,7 +303,7 @@ class _Joiner:
         self._doubt(chunk)
         return _likely_white_space(size, end + chunk.text[:1])
 
-    def _inside(self, chunk: TextChunk, cursor: int, shared: int) -> bool:
+    def _inside(self, chunk: TextChunk, cursor: int) -> bool:
         """The offsets say that the text has all of the chunk.
 
         Parsers find a chunk by searching from the start of the one before, so a short sentence that
@@ -312,6 +312,10 @@ class _Joiner:
         """
         if len(chunk.text) < MIN_OVERLAP and chunk.follows:
             return self._behind(chunk, cursor)
+        return self._within(chunk, cursor)
+
+    def _within(self, chunk: TextChunk, cursor: int) -> bool:
+        shared = cursor - (chunk.start or 0)
         if not self._tail(shared).startswith(chunk.text):
             return False
         self._stand(self.length - shared, chunk)
@@ -324,8 +328,7 @@ class _Joiner:
             rest = frame[cursor : cursor + MAX_STRIPPED + len(chunk.text)]
             gap = rest[: len(rest) - len(rest.lstrip())] if not chunk.text[:1].isspace() else ""
             if not rest.startswith(chunk.text, len(gap)):  # it repeats nothing: it lies in the text
-                self._stand(self.length - (cursor - (chunk.start or 0)), chunk)
-                return True
+                return self._within(chunk, cursor)
         start = cursor + len(gap)
         moved = chunk._replace(start=start, end=start + len(chunk.text))
         self._append(gap, moved)

@@ -314,3 +314,15 @@ def test_rules_of_tables(rule: str):
     rows = [f"row {number} | {number * 7}\n" for number in range(6)]
     joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[2:])])
     assert joined.text == header + "".join(rows)
+
+
+def test_a_short_chunk_that_offsets_put_inside_other_text_keeps_its_own() -> None:
+    """Where a parent's offset is wrong, a chunk that seems to lie in the text is held against the text."""
+    document = "alpha beta gamma! delta epsilon"
+    chunks = [
+        TextChunk("alpha beta gamma", 0, 16, frame="parent", shift=5, document="doc"),
+        TextChunk("gamma!", 11, 17, frame="doc", document="doc"),
+    ]
+    joined = join_texts(chunks, frames={"doc": document})
+    assert joined.text == "alpha beta gammagamma!"
+    assert [joined.text[start:end] for start, end in joined.extents] == [chunk.text for chunk in chunks]
