@@ -84,8 +84,8 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
     )
     heading_kinds: tuple[TextHeadingKind, ...] = Field(
         default=("markdown", "underlined"),
-        description="Kinds of headings to look for in the text of chunks: for 'spread', relevance does not reach over "
-        "them, nor over a change of the section that metadata names.",
+        description="Kinds of headings to look for in the text of chunks: relevance is not spread over them, "
+        "nor over a change of the section that metadata names.",
     )
     preset: Literal["balanced", "precision", "find_all"] = Field(
         default="balanced", description="dsRAG's parameters under this name, for method='rse'."
@@ -110,8 +110,11 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         if self.method == "documents":
             yield from self._whole_documents(growth)
             return
-        hits = growth.hits.values()
-        heights = dict(zip(growth.hits, standing([hit.score for hit in hits]), strict=True))
+        # What an augmenter before this one added is a candidate, and no hit beside those that it came with.
+        hits = [hit for hit in growth.hits.values() if hit.role == "hit"] or list(growth.hits.values())
+        heights = dict(
+            zip([hit.node.id_ for hit in hits], standing([hit.score for hit in hits]), strict=True)
+        )
         if self.method == "spread":
             yield from self._spread(growth, heights, query_terms(query.query_str) if query else [])
         else:
@@ -136,7 +139,7 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
     def _rse(self, growth: Growth, heights: dict[str, float]) -> Flow[None]:
         """Only the chunks of the chosen segments are left: those of the segment taken first, first."""
         parameters = self._rse_parameters()
-        hits = list(growth.hits.values())
+        hits = [growth.hits[id_] for id_ in heights]
         scores = _relevance(hits, heights, parameters)
         queries = _ranks(hits, self.query_key)
 
@@ -145,7 +148,7 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
 
         # Segments begin and end with chunks that are not worth less than nothing: others need no neighbors.
         best = map(max, zip(*values(hits), strict=True))
-        ends = [id_ for id_, value in zip(growth.hits, best, strict=True) if value >= 0]
+        ends = [id_ for id_, value in zip(heights, best, strict=True) if value >= 0]
         yield from growth.grow(dict.fromkeys(ends, Reach(self.reach, self.reach)))
         runs = growth.passages()
         chunks = [chunk for run in runs for chunk in run.chunks]

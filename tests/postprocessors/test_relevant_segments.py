@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from llama_index.core.schema import NodeWithScore, TextNode
 from strategies import World, worlds
 
-from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor, read_provenance
+from llama_index_ext_ctxaug import (
+    PrevNextNodePostprocessor,
+    RelevantSegmentsPostprocessor,
+    read_provenance,
+)
 from llama_index_ext_ctxaug.passages.budget import final_text
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
@@ -122,6 +126,23 @@ def test_hits_that_lost_their_relationships_are_joined_as_others(
     out = postprocess(augmenter, found)
     assert [place for place in places(nodes, out) if place > 50] == [*range(54, 67), 100, 101]
     assert len(store.batches) <= (2 if kept else 3)
+
+
+@pytest.mark.parametrize("method", ["spread", "rse"])
+@pytest.mark.parametrize("score", [0.9, None])
+def test_neighbors_that_came_in_are_no_hits(
+    postprocess: Postprocess, score: float | None, method: str
+) -> None:
+    """What an augmenter added before is worth less than its hit, though it stands before it."""
+    nodes = linked_document(40)
+    before = postprocess(
+        PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both"), hits(nodes, [20], [score])
+    )
+    assert places(nodes, before) == [19, 20, 21]
+    out = postprocess(segments(nodes, token_budget=6, method=method), before)
+    assert places(nodes, out) == [20]
+    if method == "spread":
+        assert places(nodes, postprocess(segments(nodes), before)) == [*range(14, 27)]
 
 
 def chapters(headings: dict[int, str], metadata: dict[int, str]) -> list[TextNode]:
