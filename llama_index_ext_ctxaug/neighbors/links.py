@@ -187,7 +187,7 @@ class Links:
                 inward = order.ids[place - _STEP[direction]]
                 yield Want(nodes=(inward,))
                 inner = self.reader.node(inward)
-                if inner is not None and self._unlinked(inner):
+                if inner is not None and inward != node.node_id and self._unlinked(inner):
                     return None  # no node has links, so the list's end is the document's
         start = max(0, min((place or 0) - MAX_DOCUMENT_SCAN // 2, len(order.ids) - MAX_DOCUMENT_SCAN))
         document = Want(nodes=order.ids[start : start + MAX_DOCUMENT_SCAN])

@@ -81,6 +81,14 @@ def test_nodes_linked_in_one_direction_are_never_wrong(data: st.DataObject, link
         assert ids(nodes) == wanted[start : start + len(nodes)]
 
 
+def test_a_node_that_the_list_names_twice_does_not_speak_for_the_others() -> None:
+    """A hit without links that stands at the list's end behind itself is not the document's end."""
+    chain = linked_document(2, links="previous")
+    store = ObservedDocstore(docstore_of(chain))
+    set_list(store, [chain[1].node_id, chain[0].node_id, chain[0].node_id])
+    assert ids(PrevNextNodePostprocessor(docstore=store).postprocess_nodes(hits(chain, [0]))) == ids(chain)
+
+
 @settings(deadline=None)
 @given(st.permutations(range(9)), st.integers(0, 8), st.integers(1, 5))
 def test_offsets_correct_a_list_out_of_order(order: list[int], place: int, hops: int) -> None:
