@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
@@ -30,6 +31,8 @@ from llama_index_ext_ctxaug.passages.segments import (
 )
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+
+logger = logging.getLogger(__name__)
 
 MAX_WHOLE_DOCUMENTS = 2
 """From how many documents hits may come to be given whole (QAnything's number)."""
@@ -160,6 +163,14 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
             + (len(queries) - 1) * parameters.overall_max_length_extension,
             minimum_value=parameters.minimum_value,
         )
+        if not segments:
+            logger.warning(
+                "%s: nothing goes out, since no segment is worth minimum_value=%s. Relevance from 0 to 1 is "
+                "expected, such as a reranker's: lower minimum_value or irrelevant_chunk_penalty, or use "
+                "preset='find_all'",
+                self.class_name(),
+                parameters.minimum_value,
+            )
         growth.worth = {
             chunk.node.node_id: -float(turn)
             for turn, segment in enumerate(segments)

@@ -266,11 +266,14 @@ def test_rse_reads_only_beside_what_may_end_a_segment(postprocess: Postprocess) 
     assert read == {8, 9, 11, 12, 14, 15}
 
 
-def test_rse_with_nothing_worth_it_gives_nothing(postprocess: Postprocess) -> None:
-    """Where no segment reaches the least value, nothing goes out, as in dsRAG."""
+def test_rse_with_nothing_worth_it_gives_nothing(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where no segment reaches the least value, nothing goes out, as in dsRAG, and a warning says why."""
     nodes = linked_document(20)
     out = postprocess(segments(nodes, method="rse", minimum_value=5.0), hits(nodes, [3, 9]))
     assert out == []
+    assert [line for line in caplog.messages if "no segment is worth minimum_value=5.0" in line]
 
 
 def test_parameters_survive_a_round_trip() -> None:
