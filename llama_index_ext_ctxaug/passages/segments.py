@@ -141,7 +141,7 @@ def rse(
     taken: set[int] = set()
     left = overall_max_length
     waiting = list(range(len(values)))
-    while waiting and left > 0:
+    while waiting:
         for query in list(waiting):
             best = _best_segment(values[query], closed, taken, min(max_length, left))
             if best is None or best.value < minimum_value:
@@ -150,8 +150,6 @@ def rse(
             segments.append(best)
             taken.update(range(best.start, best.end))
             left -= best.end - best.start
-            if left <= 0:
-                break
     return segments
 
 

@@ -49,6 +49,11 @@ class FlowPostprocessor(BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the postprocessor is serialized: that of the class."""
+        return cls.__name__
+
     # Not an abstract method: LlamaIndex wraps the implementation of those in a span, which ends before
     # a generator has begun, and costs as much as reading ten nodes from memory.
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
@@ -153,11 +158,6 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
         if callable(value):
             return getattr(value, "__qualname__", repr(type(value)))
         return value
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name under which the postprocessor is serialized: that of the class."""
-        return cls.__name__
 
     def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
         """The policy: decide which chunks go out, by growing from the hits or by editing the chunks.

@@ -108,11 +108,6 @@ class EmbeddingRescorePostprocessor(FlowPostprocessor):
         description='Text to embed: "embed" as at indexing, with metadata; "none" text alone.',
     )
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name under which the postprocessor is serialized: that of the class."""
-        return cls.__name__
-
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         hits = [chunk.origin for chunk in distinct_hits(nodes).values() if chunk.origin is not None]
         if not hits:

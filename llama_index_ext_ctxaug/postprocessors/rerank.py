@@ -91,11 +91,6 @@ class RerankPostprocessor(FlowPostprocessor, RerankOptions):
         ```
     """
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name under which the postprocessor is serialized: that of the class."""
-        return cls.__name__
-
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         return (yield from rerank(self, nodes, query, self.class_name()))
 

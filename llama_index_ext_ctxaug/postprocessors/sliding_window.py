@@ -73,11 +73,6 @@ class SlidingWindowPostprocessor(FlowPostprocessor, WindowOptions):
         ```
     """
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name under which the postprocessor is serialized: that of the class."""
-        return cls.__name__
-
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         return (yield from cut_into_windows(self, nodes, query, self.class_name()))
 

@@ -62,11 +62,6 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
     )
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Name under which the postprocessor is serialized: that of the class."""
-        return cls.__name__
-
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         chunks = list(distinct_hits(nodes).values())
         if not chunks:
