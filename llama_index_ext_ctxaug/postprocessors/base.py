@@ -313,6 +313,11 @@ def distinct_hits(nodes: Sequence[NodeWithScore]) -> dict[str, Chunk]:
     return hits
 
 
+def distinct_nodes(nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    """The distinct nodes that came in, as `distinct_hits` chooses them."""
+    return [chunk.origin for chunk in distinct_hits(nodes).values() if chunk.origin is not None]
+
+
 def _incoming(hit: NodeWithScore, rank: int) -> Chunk:
     """A node that came in: a hit, or a neighbor where an augmenter before this one added it."""
     provenance = read_provenance(hit.node)

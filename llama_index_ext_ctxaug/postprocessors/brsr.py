@@ -12,7 +12,7 @@ from llama_index.core.settings import Settings
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.passages.selection import choose
-from llama_index_ext_ctxaug.postprocessors.base import distinct_hits
+from llama_index_ext_ctxaug.postprocessors.base import distinct_nodes
 from llama_index_ext_ctxaug.postprocessors.chain import apply
 from llama_index_ext_ctxaug.postprocessors.rerank import RerankOptions, rerank
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
@@ -69,7 +69,7 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         name = self.class_name()
-        hits = [chunk.origin for chunk in distinct_hits(nodes).values() if chunk.origin is not None]
+        hits = distinct_nodes(nodes)
         if not hits:
             return []
         limit = yield from self._limit(query)

@@ -16,7 +16,7 @@ from llama_index.core.settings import Settings
 
 from llama_index_ext_ctxaug.flow import Flow, ask
 from llama_index_ext_ctxaug.passages.scores import score_key
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
+from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_nodes
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class EmbeddingRescorePostprocessor(FlowPostprocessor):
     )
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
-        hits = [chunk.origin for chunk in distinct_hits(nodes).values() if chunk.origin is not None]
+        hits = distinct_nodes(nodes)
         if not hits:
             return []
         if query is None:

@@ -21,7 +21,7 @@ from llama_index_ext_ctxaug.passages.scores import score_key
 from llama_index_ext_ctxaug.passages.selection import Order, Overlap, choose, in_document_order
 from llama_index_ext_ctxaug.passages.slicing import cut_node, whole_provenance
 from llama_index_ext_ctxaug.passages.windows import sliding_windows
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
+from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_nodes
 from llama_index_ext_ctxaug.postprocessors.chain import apply
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
 from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
@@ -109,7 +109,7 @@ def rerank(
     Returns:
         The chosen nodes.
     """
-    incoming = [chunk.origin for chunk in distinct_hits(nodes).values() if chunk.origin is not None]
+    incoming = distinct_nodes(nodes)
     if not incoming:
         return []
     ranked: list[NodeWithScore] | None = None

@@ -14,7 +14,7 @@ from llama_index_ext_ctxaug.passages.composing import is_text
 from llama_index_ext_ctxaug.passages.slicing import cut_node, whole_provenance
 from llama_index_ext_ctxaug.passages.units import SentenceSplitter
 from llama_index_ext_ctxaug.passages.windows import check_window, sliding_windows
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
+from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_nodes
 from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
 
 dispatcher = get_dispatcher(__name__)
@@ -91,7 +91,7 @@ def cut_into_windows(
     Returns:
         The windows, those of a node in order, in the place of the node.
     """
-    whole = [chunk.origin for chunk in distinct_hits(nodes).values() if chunk.origin is not None]
+    whole = distinct_nodes(nodes)
     if not whole:
         return []
     dispatcher.event(
