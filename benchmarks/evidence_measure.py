@@ -14,7 +14,7 @@ from llama_index.core import set_global_tokenizer
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR
+from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR
 
 BUDGETS = (250, 500, 1000, 2000, 4000)
 MIDDLE = 1000

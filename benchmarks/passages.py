@@ -26,8 +26,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor
-from llama_index_ext_ctxaug.passages.budget import final_text
-from llama_index_ext_ctxaug.passages.text import TextChunk, join_texts
+from llama_index_ext_ctxaug.budget.fit import final_text
+from llama_index_ext_ctxaug.passages.joining import TextChunk, join_texts
 from llama_index_ext_ctxaug.testing import docstore_of, hits
 
 RUNS = 5

@@ -1,5 +1,6 @@
 """Context augmentation for LlamaIndex: gives each retrieved chunk back what surrounds it."""
 
+from llama_index_ext_ctxaug.docstores.bulk import register_bulk_read
 from llama_index_ext_ctxaug.errors import (
     ConfigurationError,
     ContextAugmentationError,
@@ -12,12 +13,10 @@ from llama_index_ext_ctxaug.events import (
     ContextAugmentationStartEvent,
     DirectionsChosenEvent,
 )
-from llama_index_ext_ctxaug.ingestion.linking import LinkReport, NeighborLinker
+from llama_index_ext_ctxaug.expansion.expansion import Growth, Reach
+from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, NeighborLinker
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
-from llama_index_ext_ctxaug.ingestion.sequence import LinkProblem
-from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
-from llama_index_ext_ctxaug.neighbors.bulk import register_bulk_read
-from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
+from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
@@ -31,6 +30,7 @@ from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
 from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
+from llama_index_ext_ctxaug.structure.document_order import LinkProblem
 
 __version__ = "0.1.0"
 

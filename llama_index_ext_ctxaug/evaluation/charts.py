@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llama_index_ext_ctxaug.evaluation.choice import Interval
-from llama_index_ext_ctxaug.evaluation.safe import for_html
+from llama_index_ext_ctxaug.evaluation.escaping import for_html
 from llama_index_ext_ctxaug.evaluation.tables import number
 
 _WIDTH, _HEIGHT = 460, 300

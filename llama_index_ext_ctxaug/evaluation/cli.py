@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from llama_index_ext_ctxaug import ConfigurationError, EmbeddingRescorePostprocessor, __version__
-from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
 from llama_index_ext_ctxaug.evaluation.compare import compare
+from llama_index_ext_ctxaug.evaluation.context_blocks import blocks_of
 from llama_index_ext_ctxaug.evaluation.context_map import ContextMap
 from llama_index_ext_ctxaug.evaluation.corpus import Corpus, load_model, make_retriever, read_corpus
+from llama_index_ext_ctxaug.evaluation.escaping import for_terminal
 from llama_index_ext_ctxaug.evaluation.questions import check_questions, load_questions
 from llama_index_ext_ctxaug.evaluation.report import Report
-from llama_index_ext_ctxaug.evaluation.safe import for_terminal
 from llama_index_ext_ctxaug.evaluation.settings import (
     AUGMENTERS,
     DEFAULTS,

@@ -22,9 +22,9 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.utils import get_tokenizer, get_tqdm_iterable
 
 from llama_index_ext_ctxaug import ConfigurationError
-from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
+from llama_index_ext_ctxaug.evaluation.context_blocks import blocks_of
+from llama_index_ext_ctxaug.evaluation.instrumentation import Counter
 from llama_index_ext_ctxaug.evaluation.metrics import check_metrics, default_metrics
-from llama_index_ext_ctxaug.evaluation.observing import Counter
 from llama_index_ext_ctxaug.evaluation.outcome import Metric, Outcome
 from llama_index_ext_ctxaug.evaluation.questions import Question
 from llama_index_ext_ctxaug.evaluation.report import Report

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from llama_index.core.schema import NodeWithScore
 
-from llama_index_ext_ctxaug.evaluation.blocks import Block, blocks_of
-from llama_index_ext_ctxaug.evaluation.safe import for_html, for_terminal
+from llama_index_ext_ctxaug.evaluation.context_blocks import Block, blocks_of
+from llama_index_ext_ctxaug.evaluation.escaping import for_html, for_terminal
 from llama_index_ext_ctxaug.evaluation.tables import number
 
 Systems = Mapping[str, Sequence[Block]]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation.charts import Series, bars, intervals, marker, scatter
 from llama_index_ext_ctxaug.evaluation.context_map import Systems, map_html
+from llama_index_ext_ctxaug.evaluation.escaping import for_html
 from llama_index_ext_ctxaug.evaluation.rows import Row
-from llama_index_ext_ctxaug.evaluation.safe import for_html
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE
 from llama_index_ext_ctxaug.evaluation.tables import number, shown
 

@@ -12,9 +12,9 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation import tables
 from llama_index_ext_ctxaug.evaluation.choice import Candidate, Choice, Strategy, choose
+from llama_index_ext_ctxaug.evaluation.escaping import for_markdown, for_terminal
 from llama_index_ext_ctxaug.evaluation.outcome import Metric
 from llama_index_ext_ctxaug.evaluation.rows import Row
-from llama_index_ext_ctxaug.evaluation.safe import for_markdown, for_terminal
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE, System
 
 PREFIX = "passage_augmenter_"

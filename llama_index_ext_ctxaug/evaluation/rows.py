@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from llama_index_ext_ctxaug import ConfigurationError
-from llama_index_ext_ctxaug.evaluation.blocks import Block
+from llama_index_ext_ctxaug.evaluation.context_blocks import Block
 
 
 @dataclass(frozen=True, slots=True)

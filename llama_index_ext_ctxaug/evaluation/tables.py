@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llama_index_ext_ctxaug import ConfigurationError
-from llama_index_ext_ctxaug.evaluation.safe import for_cell, for_markdown, for_storage, for_terminal
+from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_markdown, for_storage, for_terminal
 
 Records = Sequence[Mapping[str, object]]
 

@@ -12,7 +12,7 @@ from llama_index.core.node_parser.node_utils import build_nodes_from_splits
 from llama_index.core.schema import BaseNode, Document, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_ext_ctxaug.ingestion.windows import WindowExtractor
+from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
 
 
 def _segment(language: str, text: str) -> Iterable[str]:

@@ -10,13 +10,17 @@ from llama_index.core.bridge.pydantic import Field, model_validator
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from typing_extensions import Self
 
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.docstores.batch_reader import Want
+from llama_index_ext_ctxaug.engine.output import Writer
 from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug.expansion.expansion import Growth
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.neighbors.ancestry import Ancestry
-from llama_index_ext_ctxaug.neighbors.growth import Growth
-from llama_index_ext_ctxaug.neighbors.reading import Want
-from llama_index_ext_ctxaug.passages.budget import Tokenizer
-from llama_index_ext_ctxaug.passages.merging import (
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage, Role
+from llama_index_ext_ctxaug.passages.scores import MergedScore, best_first, merged_score, score_key
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.selection.auto_merge import (
     BudgetRule,
     ShareRule,
     Tree,
@@ -24,11 +28,7 @@ from llama_index_ext_ctxaug.passages.merging import (
     merge_by_share,
     pieces,
 )
-from llama_index_ext_ctxaug.passages.passage import Chunk, Passage, Role
-from llama_index_ext_ctxaug.passages.scores import MergedScore, best_first, merged_score, score_key
-from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.postprocessors.output import Writer
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.structure.parents import Ancestry
 
 
 class AutoMergingPostprocessor(ContextAugmenter):

@@ -16,21 +16,21 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMi
 from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.schema import MetadataMode, QueryBundle
 
-from llama_index_ext_ctxaug.errors import ConfigurationError
-from llama_index_ext_ctxaug.events import DirectionsChosenEvent
-from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
-from llama_index_ext_ctxaug.passages.budget import Tokenizer
-from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.postprocessors.direction_judge import SHOWN_CHARACTERS, Decision, DirectionJudge
-from llama_index_ext_ctxaug.postprocessors.direction_prompts import (
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.directions.judge import SHOWN_CHARACTERS, Decision, DirectionJudge
+from llama_index_ext_ctxaug.directions.prompts import (
     DEFAULT_INFER_PROMPT,
     DEFAULT_REFINE_PROMPT,
     DEFAULT_TOGETHER_PROMPT,
     as_template,
     as_text,
 )
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug.events import DirectionsChosenEvent
+from llama_index_ext_ctxaug.expansion.expansion import Growth, Reach
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)

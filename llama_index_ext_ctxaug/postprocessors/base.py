@@ -20,25 +20,25 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 
+from llama_index_ext_ctxaug.budget.fit import Filling, keep, mark_cuts
+from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget
+from llama_index_ext_ctxaug.docstores.batch_reader import NodeReader, Want
+from llama_index_ext_ctxaug.engine.output import OutputOptions, Writer
 from llama_index_ext_ctxaug.errors import ContextAugmentationError, MissingNodeError, RefusedNodeError
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
     is_observed,
 )
+from llama_index_ext_ctxaug.expansion.expansion import Growth
+from llama_index_ext_ctxaug.expansion.filters import NeighborFilter, node_filter
+from llama_index_ext_ctxaug.expansion.walk import Filter
 from llama_index_ext_ctxaug.flow import Flow, arun, run
-from llama_index_ext_ctxaug.neighbors.filters import NeighborFilter, node_filter
-from llama_index_ext_ctxaug.neighbors.growth import Growth
-from llama_index_ext_ctxaug.neighbors.links import Links
-from llama_index_ext_ctxaug.neighbors.pages import PageOrder
-from llama_index_ext_ctxaug.neighbors.reading import NodeReader, Want
-from llama_index_ext_ctxaug.neighbors.walking import Filter
-from llama_index_ext_ctxaug.passages.budget import Filling, keep, mark_cuts
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.provenance import Provenance, read_provenance, with_provenance
 from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score, score_key
-from llama_index_ext_ctxaug.postprocessors.output import OutputOptions, Writer
-from llama_index_ext_ctxaug.postprocessors.tokens import budget_details, report_budget
+from llama_index_ext_ctxaug.structure.adjacency import Links
+from llama_index_ext_ctxaug.structure.pages import PageOrder
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)

@@ -9,16 +9,16 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.budget import Tokenizer
-from llama_index_ext_ctxaug.passages.selection import choose
 from llama_index_ext_ctxaug.postprocessors.base import distinct_nodes
-from llama_index_ext_ctxaug.postprocessors.chain import apply
 from llama_index_ext_ctxaug.postprocessors.rerank import RerankOptions, rerank
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
 from llama_index_ext_ctxaug.postprocessors.sliding_window import WindowOptions, cut_into_windows
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.selection.suppression import choose
 
 PROMPT_TOKENS = 256
 """What the prompt around context and question may need, of the LLM's window."""

@@ -24,13 +24,13 @@ from llama_index_ext_ctxaug.events import (
     is_observed,
 )
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.neighbors.relationships import related_id
-from llama_index_ext_ctxaug.passages.composing import Surroundings, compose, is_text
+from llama_index_ext_ctxaug.passages.joining import Extent, JoinedText, TextChunk, join_texts
 from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance
-from llama_index_ext_ctxaug.passages.text import Extent, JoinedText, TextChunk, join_texts
-from llama_index_ext_ctxaug.passages.window_merging import Placed, Window, merge_windows
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
+from llama_index_ext_ctxaug.structure.relationships import related_id
+from llama_index_ext_ctxaug.windows.metadata_windows import Placed, Window, merge_windows
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)

@@ -7,8 +7,8 @@ from typing import Literal
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import QueryBundle
 
+from llama_index_ext_ctxaug.expansion.expansion import Growth, Reach
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.neighbors.growth import Growth, Reach
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 
 

@@ -11,15 +11,14 @@ from typing import Literal
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, QueryBundle
 
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.expansion.sections import SectionSide
+from llama_index_ext_ctxaug.expansion.walk import Limit
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED, Growth, Reach
-from llama_index_ext_ctxaug.neighbors.heading_lines import TextHeadingKind
-from llama_index_ext_ctxaug.neighbors.headings import Sections
-from llama_index_ext_ctxaug.neighbors.links import Direction
-from llama_index_ext_ctxaug.neighbors.section_growth import SectionSide
-from llama_index_ext_ctxaug.neighbors.walking import Limit
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
-from llama_index_ext_ctxaug.passages.segments import (
+from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
+from llama_index_ext_ctxaug.selection.relevance import (
     RSEParameters,
     query_terms,
     rse,
@@ -29,8 +28,9 @@ from llama_index_ext_ctxaug.passages.segments import (
     standing,
     term_shares,
 )
-from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.structure.adjacency import Direction
+from llama_index_ext_ctxaug.structure.heading_lines import TextHeadingKind
+from llama_index_ext_ctxaug.structure.headings import Sections
 
 logger = logging.getLogger(__name__)
 

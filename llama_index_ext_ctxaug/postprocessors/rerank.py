@@ -14,17 +14,17 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.budget import Tokenizer
-from llama_index_ext_ctxaug.passages.composing import is_text
+from llama_index_ext_ctxaug.passages.passage_node import is_text
 from llama_index_ext_ctxaug.passages.scores import score_key
-from llama_index_ext_ctxaug.passages.selection import Order, Overlap, choose, in_document_order
-from llama_index_ext_ctxaug.passages.slicing import cut_node, whole_provenance
-from llama_index_ext_ctxaug.passages.windows import sliding_windows
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_nodes
-from llama_index_ext_ctxaug.postprocessors.chain import apply
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, choose, in_document_order
+from llama_index_ext_ctxaug.windows.slices import cut_node, whole_provenance
+from llama_index_ext_ctxaug.windows.sliding import sliding_windows
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)

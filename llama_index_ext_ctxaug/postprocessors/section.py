@@ -9,16 +9,16 @@ from typing import Literal
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, QueryBundle
 
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.expansion.sections import Ends, SectionSide, any_level, node_text
+from llama_index_ext_ctxaug.expansion.walk import Walk
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.neighbors.growth import UNBOUNDED, Growth, Reach
-from llama_index_ext_ctxaug.neighbors.heading_lines import TEXT_HEADING_KINDS, TextHeadingKind
-from llama_index_ext_ctxaug.neighbors.headings import SECTION_KEYS, TAG_KEYS, HeadingFinder, Sections
-from llama_index_ext_ctxaug.neighbors.links import Direction
-from llama_index_ext_ctxaug.neighbors.section_growth import Ends, SectionSide, any_level, node_text
-from llama_index_ext_ctxaug.neighbors.walking import Walk
-from llama_index_ext_ctxaug.passages.budget import Tokenizer
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.structure.adjacency import Direction
+from llama_index_ext_ctxaug.structure.heading_lines import TEXT_HEADING_KINDS, TextHeadingKind
+from llama_index_ext_ctxaug.structure.headings import SECTION_KEYS, TAG_KEYS, HeadingFinder, Sections
 
 logger = logging.getLogger(__name__)
 

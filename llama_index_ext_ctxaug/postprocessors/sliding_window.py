@@ -7,15 +7,15 @@ from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr
 from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, TextNode
 from typing_extensions import Self
 
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.budget import Tokenizer
-from llama_index_ext_ctxaug.passages.composing import is_text
-from llama_index_ext_ctxaug.passages.slicing import cut_node, whole_provenance
-from llama_index_ext_ctxaug.passages.units import SentenceSplitter
-from llama_index_ext_ctxaug.passages.windows import check_window, sliding_windows
+from llama_index_ext_ctxaug.passages.passage_node import is_text
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_nodes
-from llama_index_ext_ctxaug.postprocessors.tokens import tokenizer_or_default
+from llama_index_ext_ctxaug.windows.segmentation import SentenceSplitter
+from llama_index_ext_ctxaug.windows.slices import cut_node, whole_provenance
+from llama_index_ext_ctxaug.windows.sliding import check_window, sliding_windows
 
 dispatcher = get_dispatcher(__name__)
 

@@ -10,15 +10,15 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
+from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR, Tokenizer, final_text, fit_list
+from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget, tokenizer_or_default
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
     is_observed,
 )
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.budget import NODE_SEPARATOR, Tokenizer, final_text, fit_list
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
-from llama_index_ext_ctxaug.postprocessors.tokens import budget_details, report_budget, tokenizer_or_default
 
 dispatcher = get_dispatcher(__name__)
 

@@ -3,7 +3,7 @@
 It needs nothing but llama-index-core; `DocstoreConformance` is meant to be run by pytest.
 """
 
-from llama_index_ext_ctxaug.testing.conformance import DocstoreConformance
+from llama_index_ext_ctxaug.testing.docstore_conformance import DocstoreConformance
 from llama_index_ext_ctxaug.testing.kit import (
     ObservedDocstore,
     ScriptedLLM,

@@ -7,7 +7,7 @@ from llama_index.core.schema import NodeWithScore
 from pydantic import ValidationError
 
 from llama_index_ext_ctxaug import ConfigurationError, RelevantSegmentsPostprocessor
-from llama_index_ext_ctxaug.passages.segments import RSE_PRESETS, Segment, rse, rse_preset, rse_value
+from llama_index_ext_ctxaug.selection.relevance import RSE_PRESETS, Segment, rse, rse_preset, rse_value
 from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 
 P = -0.2

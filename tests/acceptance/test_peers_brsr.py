@@ -16,7 +16,7 @@ from llama_index_ext_ctxaug import (
     SectionPostprocessor,
     read_provenance,
 )
-from llama_index_ext_ctxaug.neighbors.headings import find_headings, heading_path
+from llama_index_ext_ctxaug.structure.headings import find_headings, heading_path
 from llama_index_ext_ctxaug.testing import WordEmbedding, docstore_of, hits, linked_document
 
 

@@ -13,7 +13,7 @@ from conftest import Postprocess
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance
-from llama_index_ext_ctxaug.passages.text import HOLE_SEPARATOR, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, TextChunk, join_texts
 from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 
 Spans = list[tuple[str, int, int]]

@@ -26,8 +26,8 @@ from llama_index_ext_ctxaug.evaluation import (
     compare,
     explain,
 )
-from llama_index_ext_ctxaug.evaluation.blocks import blocks_of
-from llama_index_ext_ctxaug.evaluation.safe import for_cell, for_terminal
+from llama_index_ext_ctxaug.evaluation.context_blocks import blocks_of
+from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_terminal
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07"

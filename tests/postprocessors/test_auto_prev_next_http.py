@@ -19,8 +19,8 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from llama_index_ext_ctxaug import AutoPrevNextNodePostprocessor, ContextAugmentationEndEvent
+from llama_index_ext_ctxaug.directions.answer import parse_direction
 from llama_index_ext_ctxaug.events import DirectionsChosenEvent
-from llama_index_ext_ctxaug.postprocessors.direction_answer import parse_direction
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 KEY = "sk-very-secret-0123456789"

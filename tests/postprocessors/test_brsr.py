@@ -23,9 +23,8 @@ from llama_index_ext_ctxaug import (
     SlidingWindowPostprocessor,
     read_provenance,
 )
-from llama_index_ext_ctxaug.passages.budget import final_text
+from llama_index_ext_ctxaug.budget.fit import final_text
 from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
-from llama_index_ext_ctxaug.passages.slicing import place_of
 from llama_index_ext_ctxaug.testing import (
     ObservedDocstore,
     ScriptedLLM,
@@ -34,6 +33,7 @@ from llama_index_ext_ctxaug.testing import (
     hits,
     linked_document,
 )
+from llama_index_ext_ctxaug.windows.slices import place_of
 
 DOCUMENTS = [
     Document(text=topics[name], id_=name) for name in ("assert", "while", "try", "with", "slicings", "lambda")

@@ -14,9 +14,9 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from strategies import World, shuffled, worlds
 
 from llama_index_ext_ctxaug import MissingNodeError, PrevNextNodePostprocessor, read_provenance
+from llama_index_ext_ctxaug.engine.output import Writer
 from llama_index_ext_ctxaug.passages.passage import Passage
 from llama_index_ext_ctxaug.passages.scores import score_key
-from llama_index_ext_ctxaug.postprocessors.output import Writer
 
 REACH = st.fixed_dictionaries({"num_previous": st.integers(0, 5), "num_next": st.integers(0, 5)})
 

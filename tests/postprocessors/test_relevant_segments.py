@@ -23,7 +23,7 @@ from llama_index_ext_ctxaug import (
     RelevantSegmentsPostprocessor,
     read_provenance,
 )
-from llama_index_ext_ctxaug.passages.budget import final_text
+from llama_index_ext_ctxaug.budget.fit import final_text
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
 

@@ -14,7 +14,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import SectionPostprocessor, read_provenance
-from llama_index_ext_ctxaug.neighbors.headings import find_headings
+from llama_index_ext_ctxaug.structure.headings import find_headings
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
 BOOK = [

@@ -21,8 +21,8 @@ from llama_index.core.schema import (
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, SlidingWindowPostprocessor, read_provenance
-from llama_index_ext_ctxaug.passages.windows import sliding_windows
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
+from llama_index_ext_ctxaug.windows.sliding import sliding_windows
 
 SENTENCES = [f"This is sentence number {number} of the text." for number in range(60)]
 

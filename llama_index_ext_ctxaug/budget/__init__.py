@@ -1,0 +1,1 @@
+"""Fit chunks into a number of tokens."""

@@ -1,0 +1,1 @@
+"""Ask a language model in which direction context is missing."""

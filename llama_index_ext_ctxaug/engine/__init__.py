@@ -1,0 +1,1 @@
+"""One call of an augmenter, from the hits to the nodes of the output."""

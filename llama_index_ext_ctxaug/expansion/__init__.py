@@ -1,0 +1,1 @@
+"""From hits to chunks: the walks through a document, and what may end them."""

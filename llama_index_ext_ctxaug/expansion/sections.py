@@ -1,0 +1,117 @@
+"""How far one side of a section reaches: to a heading, or to a number of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode, MetadataMode
+
+from llama_index_ext_ctxaug.expansion.walk import Last, Walk
+from llama_index_ext_ctxaug.passages.passage import StopReason
+from llama_index_ext_ctxaug.structure.adjacency import Direction
+from llama_index_ext_ctxaug.structure.block_boundaries import block_runs_on
+from llama_index_ext_ctxaug.structure.heading_lines import Heading
+from llama_index_ext_ctxaug.structure.headings import Sections
+
+Ends = Callable[[int], bool]
+"""Whether a heading of this level ends the section."""
+
+
+def any_level(level: int) -> bool:
+    """Every heading ends the section."""
+    return True
+
+
+@dataclass
+class SectionSide:
+    """One side of the section of one hit; called before each node, it is the limit of a walk.
+
+    Towards the start the section goes back to the first heading found, its own, and includes the chunk
+    that holds it. Towards the end it stops before a chunk that opens with a heading; a chunk in which a
+    heading begins further down still holds the section's end, and is the last.
+
+    Attributes:
+        sections: tells where sections begin.
+        count: counts the tokens of a node's text.
+        budget: most tokens of the nodes taken.
+        direction: towards the start or the end of the document.
+        hit: where the growth began.
+        ends: which levels end the section, towards the end of the document.
+        taken: the nodes taken, nearest first.
+        refused: the node that the budget did not hold.
+    """
+
+    sections: Sections
+    count: Callable[[BaseNode], int]
+    budget: int
+    direction: Direction
+    hit: BaseNode
+    ends: Ends = any_level
+    taken: list[BaseNode] = field(default_factory=list)
+    refused: BaseNode | None = None
+    _used: int = 0
+
+    def __call__(self, node: BaseNode) -> StopReason | Last | None:
+        """Whether this node is taken, and whether it is the last."""
+        verdict = self._by_heading(node)
+        if verdict == "heading":
+            return "heading"
+        tokens = self.count(node)
+        if self._used + tokens > self.budget:
+            self.refused = node
+            return "budget"
+        self._used += tokens
+        self.taken.append(node)
+        return verdict
+
+    def _by_heading(self, node: BaseNode) -> StopReason | Last | None:
+        current = self.taken[-1] if self.taken else self.hit
+        if self.direction == "previous":
+            if self.sections.border(node, current) is not None:
+                return "heading"
+            return Last("heading") if self.sections.headings(node) else None
+        level = self.sections.border(current, node)
+        if level is not None and self.ends(level):
+            return "heading"
+        opening = self.sections.opening(node)
+        further = [heading for heading in self.sections.headings(node) if heading is not opening]
+        return Last("heading") if any(self.ends(heading.level) for heading in further) else None
+
+    def own_heading(self) -> Heading | None:
+        """The section's own heading, where the growth towards the start found it."""
+        headings = self.sections.headings(self.taken[-1]) if self.taken else []
+        return headings[-1] if headings else None
+
+    def end_by(self, walk: Walk, ends: Ends) -> None:
+        """Shorten the walk to where headings of other levels end it."""
+        self.ends, nodes = ends, self.taken
+        self.taken, self._used = [], 0
+        for node in nodes:
+            verdict = self(node)
+            if verdict is not None:
+                walk.stopped, walk.missing_id = "heading", None
+                break
+        del walk.node_ids[len(self.taken) :]
+
+    def keep_blocks_whole(self, walk: Walk) -> None:
+        """Give back nodes of a block that the budget cut, unless the block begins in the hit or before."""
+        if walk.stopped != "budget" or self.refused is None:
+            return
+        outer, kept = self.refused, len(self.taken)
+        while kept and self._runs_on(self.taken[kept - 1], outer):
+            kept -= 1
+            outer = self.taken[kept]
+        if kept == len(self.taken) or (kept == 0 and self._runs_on(self.hit, outer)):
+            return
+        del self.taken[kept:]
+        del walk.node_ids[kept:]
+
+    def _runs_on(self, inner: BaseNode, outer: BaseNode) -> bool:
+        first, second = (inner, outer) if self.direction == "next" else (outer, inner)
+        return block_runs_on(node_text(first), node_text(second))
+
+
+def node_text(node: BaseNode) -> str:
+    """The text of a node, without metadata."""
+    return node.get_content(metadata_mode=MetadataMode.NONE)

@@ -1,0 +1,213 @@
+"""Window texts in metadata: what stands around each chunk, for the nodes of any parser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from llama_index.core.bridge.pydantic import ConfigDict, Field
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TransformComponent,
+)
+
+from llama_index_ext_ctxaug.ingestion.neighbor_linker import NeighborLinker, warn_of_problems
+from llama_index_ext_ctxaug.passages.joining import Extent, TextChunk, join_texts
+from llama_index_ext_ctxaug.structure.link_resolution import Chains
+from llama_index_ext_ctxaug.structure.relationships import related_id
+
+
+class WindowExtractor(TransformComponent):
+    """Writes the text around each chunk into its metadata: small chunks are embedded, large ones read.
+
+    Put it behind any parser; at query time `MetadataReplacementPostProcessor` replaces the chunk's text by
+    its window, and needs no docstore. (`SentenceWindowNodeParser` does this for sentences alone.)
+
+    **Requires**: the chunks of whole documents in one call, with PREVIOUS/NEXT relationships or anything
+    else that tells their order (see `NeighborLinker`).
+
+    **Guarantees**: no window crosses a document or a hole; text that neighboring chunks share stands in it
+    once; it is not part of the text for embedding or for the LLM, and is not stored again in the
+    relationships of the neighbors; nodes handed in are not changed.
+
+    **On failure**: links that contradict each other are reported with one warning a call.
+
+    Example:
+        ```python
+        from llama_index.core.ingestion import IngestionPipeline
+        from llama_index.core.node_parser import SentenceSplitter
+        from llama_index_ext_ctxaug import WindowExtractor
+
+        pipeline = IngestionPipeline(
+            transformations=[SentenceSplitter(chunk_size=128), WindowExtractor(window_size=2)]
+        )
+        ```
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    window_size: int = Field(default=3, ge=1, description="Chunks on each side of a chunk.")
+    layout: Literal["joined", "sides"] = Field(
+        default="joined",
+        description='"joined": one text with the chunk in it; "sides": the text before and the text after.',
+    )
+    window_metadata_key: str = Field(default="window", description='Metadata key of the "joined" text.')
+    previous_metadata_key: str = Field(
+        default="previous_text", description='Metadata key of the text before the chunk, for "sides".'
+    )
+    next_metadata_key: str = Field(
+        default="next_text", description='Metadata key of the text after the chunk, for "sides".'
+    )
+    chunk_separator: str = Field(
+        default="",
+        description="Stands between chunks that share no text and whose offsets do not tell what is there.",
+    )
+    linker: NeighborLinker = Field(
+        default_factory=NeighborLinker, description="Tells which chunks follow one another."
+    )
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the transformation is serialized."""
+        return "WindowExtractor"
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        """Write windows.
+
+        Args:
+            nodes: the nodes of whole documents; parents and documents among them are of use, since their
+                text tells what stands between chunks.
+            **kwargs: not used.
+
+        Returns:
+            Copies of the nodes with windows in metadata, in the order in which they came.
+        """
+        return self.extract(nodes)
+
+    def extract(self, nodes: Sequence[BaseNode], texts: Mapping[str, str] | None = None) -> list[BaseNode]:
+        """Write windows, with the texts of the documents at hand.
+
+        Args:
+            nodes: as for a call.
+            texts: texts of documents by id, so that white space that a splitter stripped between chunks
+                is known and not guessed.
+
+        Returns:
+            As for a call.
+        """
+        chains = self.linker.chains(nodes)
+        if chains.problems:
+            warn_of_problems(self.class_name(), chains.problems)
+        windows = _Windows(chains, self.window_size, self.chunk_separator, texts or {})
+        keys = self._keys()
+        return [_with_metadata(node, self._metadata(windows, node), keys) for node in nodes]
+
+    def _keys(self) -> tuple[str, ...]:
+        if self.layout == "joined":
+            return (self.window_metadata_key,)
+        return (self.previous_metadata_key, self.next_metadata_key)
+
+    def _metadata(self, windows: _Windows, node: BaseNode) -> dict[str, str]:
+        text, (start, end) = windows.around(node)
+        if self.layout == "joined":
+            return {self.window_metadata_key: text}
+        return {self.previous_metadata_key: text[:start], self.next_metadata_key: text[end:]}
+
+
+@dataclass
+class _Windows:
+    """The texts around the nodes of one call."""
+
+    chains: Chains
+    size: int
+    separator: str
+    texts: Mapping[str, str]
+    _chunks: dict[str, TextChunk] = field(default_factory=dict)
+    _frames: dict[str, str] = field(default_factory=dict)
+
+    def around(self, node: BaseNode) -> tuple[str, Extent]:
+        """The text of a window, and where the node's own text stands in it."""
+        before = self._side(node.node_id, self.chains.preceding.get)
+        chunks = [self._chunk(id_) for id_ in reversed(before)]
+        chunks.append(self._chunk(node.node_id))
+        chunks += [self._chunk(id_) for id_ in self._side(node.node_id, self.chains.followers.get)]
+        frames = {c.frame: self._frame(c.frame) for c in chunks if c.frame is not None}
+        joined = join_texts(
+            chunks,
+            chunk_separator=self.separator,
+            frames={id_: text for id_, text in frames.items() if text is not None},
+        )
+        return joined.text, joined.extents[len(before)]
+
+    def _side(self, node_id: str, beside: Callable[[str], str | None]) -> list[str]:
+        ids: list[str] = []
+        current = beside(node_id)
+        while current is not None and len(ids) < self.size:
+            ids.append(current)
+            current = beside(current)
+        return ids
+
+    def _frame(self, id_: str) -> str | None:
+        text = self.texts.get(id_)
+        if text is None and id_ in self.chains.nodes:
+            return _text(self.chains.nodes[id_])
+        return text
+
+    def _chunk(self, id_: str) -> TextChunk:
+        chunk = self._chunks.get(id_)
+        if chunk is None:
+            node = self.chains.nodes[id_]
+            source = related_id(node, NodeRelationship.SOURCE)
+            chunk = self._chunks[id_] = TextChunk(
+                text=_text(node),
+                start=getattr(node, "start_char_idx", None),
+                end=getattr(node, "end_char_idx", None),
+                frame=related_id(node, NodeRelationship.PARENT) or source,
+                shift=self._shift(node),
+                document=source,
+            )
+        return chunk
+
+    def _shift(self, node: BaseNode) -> int | None:
+        """Where the text that a node's offsets count in starts in the document; None if unknown."""
+        shift, seen = 0, {node.node_id}
+        while (parent_id := related_id(node, NodeRelationship.PARENT)) is not None:
+            parent = self.chains.nodes.get(parent_id)
+            start = getattr(parent, "start_char_idx", None)
+            if parent is None or start is None or parent_id in seen:
+                return None
+            seen.add(parent_id)
+            shift += start
+            node = parent
+        return shift
+
+
+def _text(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def _with_metadata(node: BaseNode, metadata: Mapping[str, str], keys: Sequence[str]) -> BaseNode:
+    """A copy with this metadata, hidden from embedding and LLM, and without copies of it in relationships."""
+    copy = node.model_copy()
+    # Past pydantic's validation of assignments: the values are what the fields hold, only extended.
+    fields = copy.__dict__
+    fields["metadata"] = {**node.metadata, **metadata}
+    for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+        fields[name] = list(dict.fromkeys([*fields[name], *keys]))
+    fields["relationships"] = {
+        relationship: _without(related, keys) if isinstance(related, RelatedNodeInfo)
+        else [_without(info, keys) for info in related]
+        for relationship, related in node.relationships.items()
+    }  # fmt: skip
+    return copy
+
+
+def _without(info: RelatedNodeInfo, keys: Sequence[str]) -> RelatedNodeInfo:
+    if not any(key in info.metadata for key in keys):
+        return info
+    metadata = {key: value for key, value in info.metadata.items() if key not in keys}
+    return info.model_copy(update={"metadata": metadata})

@@ -1,1 +1,0 @@
-"""Finding and reading the nodes around a hit: all access to document stores lives here."""

@@ -1,0 +1,196 @@
+"""One node from the chunks of a passage: its text, identity, relationships, metadata, score, provenance."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    IndexNode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+
+from llama_index_ext_ctxaug.passages.joining import Extent, JoinedText
+from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance
+from llama_index_ext_ctxaug.passages.scores import PassageScore, passage_score
+
+Marks = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stands around a passage in its document.
+
+    Attributes:
+        source_id: id of the source document.
+        previous_id: id of the chunk before the passage.
+        next_id: id of the chunk after it.
+    """
+
+    source_id: str | None = None
+    previous_id: str | None = None
+    next_id: str | None = None
+
+
+def is_text(node: BaseNode) -> bool:
+    """Whether a node is text and nothing else, so that it can be joined; images and index nodes are not."""
+    if type(node) is TextNode:  # as nearly all are
+        return True
+    return isinstance(node, TextNode) and not isinstance(node, ImageNode | IndexNode)
+
+
+def compose(
+    chunks: Sequence[Chunk],
+    joined: JoinedText,
+    around: Surroundings,
+    *,
+    score: PassageScore = "best",
+    marks: Marks | None = None,
+) -> NodeWithScore:
+    """Make one node of chunks whose text has been joined.
+
+    Args:
+        chunks: text chunks in reading order, at least one.
+        joined: their text.
+        around: source document, and the chunks outside.
+        score: how the passage's score comes from those of its hits.
+        marks: opening and closing mark around the text of hits; None for no marks.
+
+    Returns:
+        A new node. Its id is derived from source, place and text, so that it is the same in every run; its
+        metadata is what all chunks share; `start_char_idx` and `end_char_idx` are set only where the text is
+        certain to be that slice of the document.
+    """
+    found = [chunk.role != "neighbor" for chunk in chunks]
+    tiles = joined.tiles(found)
+    text, shift = joined.text, _Shift((), ("", ""))
+    if marks is not None:
+        regions = _union([extent for extent, hit in zip(joined.extents, found, strict=True) if hit])
+        text, shift = _mark(text, regions, marks), _Shift(regions, marks)
+    span = joined.span if marks is None else None
+    first, last = chunks[0], chunks[-1]
+    provenance = Provenance(
+        role="passage",
+        hits=tuple(dict.fromkeys(id_ for chunk in chunks for id_ in chunk.hits)),
+        stopped_previous=first.stopped_previous,
+        stopped_next=last.stopped_next,
+        pieces=tuple(_piece(chunks[number], joined, number, extent, shift) for number, extent in tiles),
+        exact=joined.span is not None,
+    )
+    node = TextNode(
+        id_=passage_id(around.source_id, joined.span or [chunk.node.node_id for chunk in chunks], text),
+        text=text,
+        start_char_idx=span.start if span else None,
+        end_char_idx=span.end if span else None,
+        relationships=_relationships(chunks, around),
+        **_shared_settings([chunk.node for chunk in chunks], provenance),
+    )
+    hits = [(chunk.score, chunk.rank) for chunk, hit in zip(chunks, found, strict=True) if hit]
+    return NodeWithScore(node=node, score=passage_score(hits, score))
+
+
+def passage_id(source_id: str | None, place: Sequence[Any], text: str) -> str:
+    """An id that equal input gives in every process: a UUID out of the SHA-256 of source, place and text."""
+    data = json.dumps([source_id, list(place), text], ensure_ascii=True).encode()
+    return str(UUID(bytes=hashlib.sha256(data).digest()[:16], version=4))
+
+
+def _piece(chunk: Chunk, joined: JoinedText, number: int, extent: Extent, shift: _Shift) -> Piece:
+    source = joined.sources[number]
+    start = None if source is None else source + extent.start - joined.extents[number].start
+    moved = shift.at(extent)
+    return Piece(
+        node_id=chunk.node.node_id,
+        role=chunk.role,
+        hits=chunk.hits,
+        hops=chunk.hops,
+        start=moved.start,
+        end=moved.end,
+        source_start=start,
+        source_end=None if start is None else start + extent.end - extent.start,
+    )
+
+
+def _relationships(chunks: Sequence[Chunk], around: Surroundings) -> dict[NodeRelationship, Any]:
+    relationships: dict[NodeRelationship, Any] = {}
+    sources = [chunk.node.relationships.get(NodeRelationship.SOURCE) for chunk in chunks]
+    source = next((info for info in sources if info is not None), None)
+    if source is None and around.source_id is not None:
+        source = RelatedNodeInfo(node_id=around.source_id)
+    if source is not None:
+        relationships[NodeRelationship.SOURCE] = source
+    if around.previous_id is not None:
+        relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=around.previous_id)
+    if around.next_id is not None:
+        relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=around.next_id)
+    parents = [chunk.node.relationships.get(NodeRelationship.PARENT) for chunk in chunks]
+    if isinstance(parents[0], RelatedNodeInfo) and all(
+        isinstance(parent, RelatedNodeInfo) and parent.node_id == parents[0].node_id for parent in parents
+    ):
+        relationships[NodeRelationship.PARENT] = parents[0]
+    return relationships
+
+
+def _shared_settings(nodes: Sequence[BaseNode], provenance: Provenance) -> dict[str, Any]:
+    """Metadata that all nodes share, keys that any of them hides, and the templates where they agree."""
+    first, others = nodes[0], nodes[1:]
+    metadata = {
+        key: value
+        for key, value in first.metadata.items()
+        if all(key in o.metadata and o.metadata[key] == value for o in others)
+    }
+    settings: dict[str, Any] = {"metadata": {**metadata, PROVENANCE_KEY: provenance.to_metadata()}}
+    for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+        keys = (key for node in nodes for key in getattr(node, name))
+        settings[name] = list(dict.fromkeys([*keys, PROVENANCE_KEY]))
+    for name in ("metadata_template", "metadata_separator", "text_template", "mimetype"):
+        values = {getattr(node, name, None) for node in nodes}
+        if len(values) == 1 and None not in values:
+            settings[name] = values.pop()
+    return settings
+
+
+def _union(extents: Sequence[Extent]) -> tuple[Extent, ...]:
+    """The extents, those that overlap or touch made one."""
+    regions: list[Extent] = []
+    for extent in sorted(extents):
+        if regions and extent.start <= regions[-1].end:
+            regions[-1] = Extent(regions[-1].start, max(regions[-1].end, extent.end))
+        elif extent.start < extent.end:
+            regions.append(extent)
+    return tuple(regions)
+
+
+def _mark(text: str, regions: Sequence[Extent], marks: Marks) -> str:
+    parts: list[str] = []
+    place = 0
+    for start, end in regions:
+        parts += (text[place:start], marks[0], text[start:end], marks[1])
+        place = end
+    return "".join([*parts, text[place:]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """Where text stands after marks were put around regions."""
+
+    regions: Sequence[Extent]
+    marks: Marks
+
+    def at(self, extent: Extent) -> Extent:
+        """The new place of an extent that no mark was put into."""
+        opened = bisect_right(self.regions, extent.start, key=lambda region: region.start)
+        closed = bisect_right(self.regions, extent.start, key=lambda region: region.end)
+        moved = opened * len(self.marks[0]) + closed * len(self.marks[1])
+        return Extent(extent.start + moved, extent.end + moved)

@@ -1,0 +1,1 @@
+"""Which of the chunks matter: relevance, segments, merged parents, windows without repeats."""

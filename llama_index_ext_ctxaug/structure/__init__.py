@@ -1,0 +1,1 @@
+"""How a document hangs together: neighbors, pages, parents, order, headings."""

@@ -1,0 +1,176 @@
+"""The nodes above the hits, as far as a merge needs them: read level by level, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode, NodeRelationship
+
+from llama_index_ext_ctxaug.docstores.batch_reader import Want
+from llama_index_ext_ctxaug.selection.auto_merge import Children, Tree
+from llama_index_ext_ctxaug.structure.adjacency import Links
+from llama_index_ext_ctxaug.structure.relationships import related_ids
+
+
+@dataclass
+class Ancestry:
+    """What is known of parents and children around the hits of one call.
+
+    Attributes:
+        links: links of the nodes in hand.
+        hits: the hits' own nodes by id, in the order of their rank.
+        unfit: by the id of a child, the parent that it names and why that cannot be its parent.
+    """
+
+    links: Links
+    hits: Mapping[str, BaseNode]
+    unfit: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _children: dict[str, Children] = field(default_factory=dict)
+    _copies_wanted: dict[str, None] = field(default_factory=dict)
+    _stated: dict[str, str] = field(default_factory=dict)
+    _waiting: dict[str, str] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.links.repair:
+            lost = (id_ for id_, node in self.hits.items() if node.relationships.keys() <= _OF_ANY_STORE)
+            self._copies_wanted.update(dict.fromkeys(lost))
+
+    def node(self, node_id: str) -> BaseNode | None:
+        """The node of this id, if it is in hand."""
+        return self.links.reader.node(node_id)
+
+    def is_open(self, node_id: str) -> bool:
+        """Whether a node has not been looked for yet."""
+        return node_id not in self.hits and node_id not in self.links.reader.stored
+
+    def tree(self, extra: Iterable[str] = ()) -> Tree:
+        """Parents and children, as the links of all nodes in hand above the hits state them.
+
+        Args:
+            extra: ids of further nodes whose links count, where they are in hand.
+        """
+        self._learn([*self._look_into_copies(), *extra])
+        return Tree.of(self._stated, self._children)
+
+    def _learn(self, todo: list[str]) -> None:
+        """Take up the links of these nodes, of parents that have come into hand, and of all above them."""
+        for id_, parent_id in list(self._waiting.items()):
+            if not self.is_open(parent_id):
+                del self._waiting[id_]
+                self._judge(id_, parent_id, todo)
+        for id_ in todo:
+            node = None if id_ in self._seen else self.node(id_)
+            if node is None:
+                continue
+            self._seen.add(id_)
+            self._note_children(node)
+            above = self.links.parent(node)
+            if above is None:
+                continue
+            if self.is_open(above):
+                self._stated[id_] = self._waiting[id_] = above
+            else:
+                self._judge(id_, above, todo)
+
+    def first_want(self) -> Want:
+        """What to read before anything can be decided: the parents of the hits."""
+        self._learn([*self.hits])
+        return Want(nodes=list(self._stated.values()), copies=list(self._copies_wanted))
+
+    def _judge(self, child_id: str, parent_id: str, todo: list[str]) -> None:
+        """Take up a link whose parent was looked for, if the parent fits; and go on from the parent."""
+        child = self.node(child_id)
+        if child is not None and self._fits(child, parent_id):
+            self._stated[child_id] = parent_id
+            todo.append(parent_id)
+        else:
+            self._stated.pop(child_id, None)
+
+    def same_document(self, child: BaseNode, parent: BaseNode) -> bool:
+        """Whether two nodes are of one document; the document itself may be the parent."""
+        links = self.links
+        of_child, of_parent = links.document(child), links.document(parent)
+        if of_child == of_parent:
+            return True
+        child_id = child.node_id
+        if of_child is None and child_id in self.hits and child_id not in links.reader.stored:
+            self._copies_wanted[child_id] = None  # its stored copy may still know
+        return links.source(child) == parent.node_id
+
+    def want(
+        self, tree: Tree, standing: Collection[str], climbing: Iterable[str], gaps: Iterable[str]
+    ) -> Want:
+        """What to read in the next round.
+
+        Args:
+            tree: as it is known.
+            standing: ids of hits and merged parents.
+            climbing: those of them that may be merged further.
+            gaps: ids of children to fill in.
+        """
+        parents = (tree.parents[id_] for id_ in climbing if id_ in tree.parents)
+        nodes = dict.fromkeys((*parents, *self._hidden_ancestors(tree, standing), *gaps))
+        return Want(nodes=[id_ for id_ in nodes if self.is_open(id_)], copies=list(self._copies_wanted))
+
+    def _hidden_ancestors(self, tree: Tree, standing: Collection[str]) -> Iterator[str]:
+        """Unread nodes over which a hit may turn out to be below another node that stands.
+
+        That takes a node that has children, stands in the same document and is not known to be below
+        the unread one; with hits that are all leaves of one even hierarchy there is none.
+        """
+        wide: dict[str | None, list[str]] = {}
+        for id_ in standing:
+            if id_ in tree.children and (node := self.node(id_)):
+                wide.setdefault(self.links.document(node), []).append(id_)
+        if not wide:
+            return
+        for id_, hit in self.hits.items():
+            way = [id_, *tree.above(id_)]
+            if self.is_open(way[-1]) and not any(above in standing for above in way[1:]):
+                others = wide.get(self.links.document(hit), ())
+                if any(other != id_ and way[-1] not in tree.above(other) for other in others):
+                    yield way[-1]
+
+    def _look_into_copies(self) -> list[str]:
+        """The hits whose stored copies have come into hand, to be looked at anew."""
+        ids = [id_ for id_ in self._copies_wanted if id_ in self.links.reader.stored]
+        for id_ in ids:
+            for _ in self.links.with_copy(self.hits[id_]):
+                pass
+            self._copies_wanted.pop(id_)
+            self._seen.discard(id_)
+        return ids
+
+    def _note_children(self, node: BaseNode) -> None:
+        id_ = node.node_id
+        if id_ in self._children:
+            return
+        listed = related_ids(node, NodeRelationship.CHILD)
+        if not listed and (copy := self.links.reader.copy(id_)):
+            listed = related_ids(copy, NodeRelationship.CHILD)
+        if listed and (children := Children.of(id_, listed)).ids:
+            self._children[id_] = children
+
+    def _fits(self, child: BaseNode, parent_id: str) -> bool:
+        """Whether a node may be the parent of one that names it, as far as that is known."""
+        parent, reason = self.node(parent_id), None
+        if parent is None:
+            return True
+        if parent_id not in self._children:
+            self._note_children(parent)
+        children = self._children.get(parent_id)
+        if not self.same_document(child, parent):
+            reason = "other_document"
+        elif children and child.node_id not in children.places:
+            reason = "unlisted"
+        if reason:
+            self.unfit[child.node_id] = (parent_id, reason)
+        elif self.unfit:
+            self.unfit.pop(child.node_id, None)
+        return reason is None
+
+
+_OF_ANY_STORE = frozenset({NodeRelationship.SOURCE})
+"""The relationships that remain where a vector store keeps none."""

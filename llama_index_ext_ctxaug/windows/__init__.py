@@ -1,0 +1,1 @@
+"""Cut texts again: sentences, sliding windows, slices of nodes, windows in metadata."""

@@ -1,0 +1,328 @@
+"""Many chunks become one text."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from llama_index.core.schema import TextNode
+from text_strategies import Parsed, parsed_documents
+
+from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.overlap import common_length
+
+
+def chunk(document: str, start: int, end: int, **more: object) -> TextChunk:
+    """The chunk that covers these characters of a document."""
+    return TextChunk(document[start:end], start, end, frame="doc", **more)
+
+
+def chunks_of(nodes: list[TextNode]) -> list[TextChunk]:
+    """Parsed nodes as chunks that follow one another."""
+    return [TextChunk(node.text, node.start_char_idx, node.end_char_idx, frame="doc") for node in nodes]
+
+
+DOCUMENT = "".join(chr(0x4E00 + number) for number in range(300))
+
+
+def test_overlap_that_the_offsets_tell_stands_once():
+    """Chunks that overlap by their offsets become the slice of the document that they cover."""
+    joined = join_texts([chunk(DOCUMENT, 0, 43), chunk(DOCUMENT, 20, 73), chunk(DOCUMENT, 43, 95)])
+    assert joined.text == DOCUMENT[:95]
+    assert joined.span == (0, 95)
+    assert joined.extents == ((0, 43), (20, 73), (43, 95))
+    assert joined.sources == (0, 20, 43)
+
+
+def test_an_overlap_shorter_than_the_minimum_is_cut_where_offsets_tell_it():
+    """A single shared character is cut when offsets say so and the texts agree."""
+    assert join_texts([chunk(DOCUMENT, 0, 10), chunk(DOCUMENT, 9, 20)]).text == DOCUMENT[:20]
+
+
+def test_offsets_that_the_text_contradicts_cut_nothing():
+    """Where offsets say overlap and the characters differ, both texts are whole."""
+    joined = join_texts([TextChunk("a" * 100, 0, 100, "doc"), TextChunk("b" * 120, 80, 200, "doc")])
+    assert joined.text == "a" * 100 + "b" * 120
+    assert joined.span is None
+
+
+def test_equal_neighbors_without_overlap_are_both_kept():
+    """Chunks that are equal on purpose stand twice, with offsets that part them and, short ones, without."""
+    row = "| one | two | three |\n"
+    first = TextChunk(row * 2, 0, len(row) * 2, "doc")
+    second = TextChunk(row * 3, len(row) * 2, len(row) * 5, "doc")
+    assert join_texts([first, second]).text == row * 5
+    assert join_texts(["好。", "好。"]).text == "好。好。"
+
+
+def test_a_short_sentence_that_a_parser_found_too_early_is_not_lost():
+    """A sentence noted at its twin inside the one before stands behind it, and the next one fits."""
+    document = "他说：好。好。走吧。"
+    early = TextChunk("好。", 3, 5, "doc")
+    joined = join_texts([chunk(document, 0, 5), early, chunk(document, 7, 10)])
+    assert joined.text == document
+    assert joined.span == (0, 10)
+    assert join_texts([chunk(document, 0, 5), early]).span is None
+    settled = join_texts([chunk(document, 0, 5), early], frames={"doc": document})
+    assert settled.text == document[:7]
+    assert settled.span == (0, 7)
+
+
+def test_texts_without_offsets_share_what_is_end_and_start():
+    """Plain strings are joined at the longest common end and start, from twelve characters on."""
+    shared = "0123456789ab"
+    assert join_texts([f"first {shared}", f"{shared} second"]).text == f"first {shared} second"
+    assert join_texts([f"first {shared[1:]}", f"{shared[1:]} second"]).text == (
+        f"first {shared[1:]}{shared[1:]} second"
+    )
+
+
+def test_contained_text_adds_nothing():
+    """A chunk that lies in the one before adds nothing, and one that contains the first replaces it."""
+    inner, outer = "exactly what was found", "before exactly what was found after"
+    assert join_texts([outer, inner]).text == outer
+    joined = join_texts([inner, outer])
+    assert joined.text == outer
+    assert joined.extents[0] == (7, 7 + len(inner))
+    assert join_texts([chunk(DOCUMENT, 0, 100), chunk(DOCUMENT, 20, 60)]).text == DOCUMENT[:100]
+
+
+def test_an_edited_chunk_keeps_its_text():
+    """A chunk whose length does not match its offsets is whole, and gives the document no place."""
+    edited = TextChunk("this was rewritten", 10, 20, "doc")
+    joined = join_texts([chunk(DOCUMENT, 0, 10), edited, chunk(DOCUMENT, 20, 30)])
+    assert joined.text == DOCUMENT[:10] + "this was rewritten" + DOCUMENT[20:30]
+    assert joined.span is None
+    assert joined.sources == (0, None, 20)
+
+
+def test_white_space_that_a_splitter_stripped_comes_from_the_document():
+    """With the document at hand the gap between two chunks is what the document has there."""
+    document = "One sentence.\n\t Another one."
+    joined = join_texts([chunk(document, 0, 13), chunk(document, 16, 28)], frames={"doc": document})
+    assert joined.text == document
+    assert joined.span == (0, 28)
+
+
+def test_white_space_that_nobody_knows_has_the_right_length():
+    """Without the document a gap is filled with as much white space, and the span is not claimed."""
+    document = "One sentence.\n\t Another one."
+    joined = join_texts([chunk(document, 0, 13), chunk(document, 16, 28)])
+    assert joined.text.split() == document.split()
+    assert len(joined.text) == len(document)
+    assert joined.span is None
+    assert joined.doubtful == {"doc"}
+
+
+def test_holes_are_marked():
+    """Missing text, known by links or by offsets, is marked by the separator that was given."""
+    first, second = chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 250, 256)
+    assert join_texts([first, second]).text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[250:256]
+    near = chunk(DOCUMENT, 7, 12, follows=False)
+    assert join_texts([first, near], hole_separator=" / ").text == DOCUMENT[:5] + " / " + DOCUMENT[7:12]
+    dropped = join_texts([first, chunk(DOCUMENT, 7, 12)], frames={"doc": DOCUMENT}, hole_separator="|")
+    assert dropped.text == DOCUMENT[:5] + "|" + DOCUMENT[7:12]
+
+
+def test_offsets_that_count_in_different_parents_are_seen_through():
+    """Chunks of two parents join by their place in the document where the parents' places are known."""
+    first = TextChunk(DOCUMENT[90:100], 40, 50, frame="p1", shift=50)
+    second = TextChunk(DOCUMENT[95:120], 0, 25, frame="p2", shift=95)
+    joined = join_texts([first, second])
+    assert joined.text == DOCUMENT[90:120]
+    assert joined.span == (90, 120)
+    blind = join_texts([first._replace(shift=None), second._replace(shift=None)])
+    assert blind.text == DOCUMENT[90:100] + DOCUMENT[95:120]
+    assert blind.span is None
+
+
+def test_a_table_header_that_the_splitter_repeated_stands_once():
+    """Of a chunk that repeats the table's header before rows that are shared only the new rows are added."""
+    header = "| name | size |\n| --- | --- |\n"
+    rows = [f"| row {number} | {number * 7} |\n" for number in range(6)]
+    joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[3:])])
+    assert joined.text == header + "".join(rows)
+    second = header + "".join(rows[3:])
+    placed = join_texts([header + "".join(rows[:4]), TextChunk(second, 90, 90 + len(second), "doc")])
+    assert placed.text == header + "".join(rows)
+    assert placed.sources == (None, None)  # the header is not where the chunk stands
+
+
+def test_each_character_belongs_to_one_chunk_and_hits_own_what_they_share():
+    """Tiles do not overlap; shared characters go to the preferred chunk, separators to none."""
+    joined = join_texts([chunk(DOCUMENT, 0, 20), chunk(DOCUMENT, 15, 40), chunk(DOCUMENT, 35, 60)])
+    assert joined.tiles() == [(0, (0, 20)), (1, (20, 40)), (2, (40, 60))]
+    assert joined.tiles([False, True, False]) == [(0, (0, 15)), (1, (15, 40)), (2, (40, 60))]
+    apart = join_texts([chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 200, 205)], hole_separator="...")
+    assert apart.tiles() == [(0, (0, 5)), (1, (8, 13))]
+
+
+def test_nothing_joins_to_nothing():
+    """No chunks give the empty text."""
+    assert join_texts([]).text == ""
+    assert join_texts([]).tiles() == []
+
+
+def test_a_text_of_the_right_length_that_the_document_does_not_have_has_no_place():
+    """Where the document is at hand, a chunk that it does not have where offsets say is in no place."""
+    edited = TextChunk("CHANGED", 5, 12, "doc")
+    joined = join_texts([chunk(DOCUMENT, 0, 5), edited], frames={"doc": DOCUMENT})
+    assert joined.text == DOCUMENT[:5] + "CHANGED"
+    assert joined.sources == (0, None)
+    assert joined.span is None
+    assert join_texts([edited], frames={"doc": DOCUMENT}).span is None
+
+
+def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
+    """After a short chunk of unsure place, white space that fits what follows makes no span certain."""
+    document = "He said so: no.    And then he left."
+    first, short = chunk(document, 0, 15), chunk(document, 12, 15)
+    last = TextChunk(document[19:], 9, len(document) - 10, frame="part", shift=10)
+    joined = join_texts([first, short, last], frames={"part": document[10:]})
+    assert joined.text != document
+    assert joined.span is None
+
+
+def test_a_chunk_that_lies_before_its_run_keeps_its_text():
+    """A short chunk that offsets put before the hole that its run begins with stands behind the run."""
+    chunks = [chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 100, 103), chunk(DOCUMENT, 96, 98)]
+    joined = join_texts(chunks, frames={"doc": DOCUMENT})
+    assert joined.text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[100:103] + DOCUMENT[96:98]
+    assert [joined.text[slice(*extent)] for extent in joined.extents] == [part.text for part in chunks]
+
+
+def test_white_space_between_two_parents_is_no_hole():
+    """Where parents end and begin with stripped white space, neither text has it, and its length is kept."""
+    document = "The first part.\n\nThe second part."
+    first = TextChunk(document[:15], 0, 15, frame="one", shift=0)
+    second = TextChunk(document[17:], 0, 16, frame="two", shift=17)
+    joined = join_texts([first, second], frames={"one": first.text, "two": second.text})
+    assert joined.text == document
+    assert joined.span is None
+    assert joined.doubtful == {"two"}
+
+
+@pytest.mark.parametrize(("before", "after"), [("One. ", "Two."), ("One.", " Two.")])
+def test_a_splitter_that_leaves_white_space_has_stripped_none(before: str, after: str):
+    """Characters missing beside white space that a chunk kept are a hole, not stripped white space."""
+    chunks = [TextChunk(before, 0, len(before), "doc"), TextChunk(after, 7, 7 + len(after), "doc")]
+    assert join_texts(chunks).text == before + HOLE_SEPARATOR + after
+
+
+def test_a_chunk_found_in_the_text_before_does_not_say_where_that_text_ends():
+    """What follows a chunk that lay inside the one before is joined by its text."""
+    around = "before exactly what was found and a long ending"
+    inner = TextChunk("exactly what was found", 7, 29, "doc")
+    behind = TextChunk(" and a long ending, then more", 29, 58, "doc")
+    assert join_texts([around, inner, behind]).text == around + ", then more"
+
+
+@given(parsed=parsed_documents(), known=st.booleans(), data=st.data())
+def test_what_is_certain_is_the_document(parsed: Parsed, known: bool, data: st.DataObject):
+    """A claimed span is the document's slice, chunks stand where they are said to, tiles tell the truth."""
+    text, nodes = parsed
+    first = data.draw(st.integers(0, len(nodes) - 1))
+    last = data.draw(st.integers(first, min(first + 6, len(nodes) - 1)))
+    chunks = chunks_of(nodes[first : last + 1])
+    joined = join_texts(chunks, frames={"doc": text} if known else None)
+    if joined.span is not None:
+        assert joined.text == text[slice(*joined.span)]
+    for part, extent in zip(chunks, joined.extents, strict=True):
+        assert joined.text[slice(*extent)] == part.text
+    place = 0
+    for number, extent in joined.tiles():
+        assert extent.start >= place
+        place = extent.end
+        source = joined.sources[number]
+        if source is not None:
+            begin = source + extent.start - joined.extents[number].start
+            assert joined.text[slice(*extent)] == text[begin : begin + extent.end - extent.start]
+
+
+@given(parsed=parsed_documents())
+def test_consecutive_chunks_are_the_documents_slice(parsed: Parsed):
+    """Where offsets hold and leave out nothing but white space, the text is the document's slice."""
+    text, nodes = parsed
+    chunks = chunks_of(nodes)
+    assume(all(part.start is not None for part in chunks))
+    assume(all(not text[one.end : two.start].strip() and two.end > one.end for one, two in pairwise(chunks)))
+    joined = join_texts(chunks, frames={"doc": text})
+    assert joined.text == text[chunks[0].start : chunks[-1].end]
+    assert joined.span == (chunks[0].start, chunks[-1].end)
+
+
+@given(parsed=parsed_documents())
+def test_without_offsets_no_character_is_lost(parsed: Parsed):
+    """Without offsets every chunk is found whole in the text, in order."""
+    texts = [node.text for node in parsed.nodes]
+    joined = join_texts(texts)
+    assert [joined.text[slice(*extent)] for extent in joined.extents] == texts
+    assert joined.span is None
+
+
+@given(st.text("ab", max_size=60), st.text("ab", max_size=60))
+def test_the_common_length_is_the_longest(before: str, after: str):
+    """The common end and start is the one that trying every length finds."""
+    lengths = [n for n in range(12, min(len(before), len(after)) + 1) if before[-n:] == after[:n]]
+    assert common_length(before, after) == max(lengths, default=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "length"),
+    [
+        ("b" + "a" * 13, "a" * 12 + "c" * 9, 12),  # a false start, and the right one a character later
+        ("a" * 80 + "b" + "a" * 12, "a" * 12 + "c" * 99, 12),  # more false starts than are tried one by one
+        ("a" * 80 + "b" + "a" * 11, "a" * 11 + "c" * 99, 0),
+        ("ab" * 40 + "a", "ab" * 40 + "c", 79),
+        ("x" + "ab" * 40, "ab" * 50, 80),
+        ("same as the other", "same as the other", 17),
+    ],
+)
+def test_common_lengths_by_hand(before: str, after: str, length: int):
+    """The longest common end and start, however often its beginning comes before it."""
+    assert common_length(before, after) == length
+
+
+@pytest.mark.parametrize("letters", ["a", "ab"])
+def test_texts_made_to_mislead_the_search_take_linear_time(letters: str):
+    """Periodic text that almost matches everywhere is searched in well under a second."""
+    size = 100_000 // len(letters)
+    began = time.perf_counter()
+    assert common_length(letters * size + "x", letters * size + "y") == 0
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["|" * 20_000 + "\n" + "-" * 20_000 + "x\n", "|" * 40_000, "a|\n" + "--|" * 15_000 + "x\n"],
+    ids=["pipes over dashes", "pipes", "a rule without end"],
+)
+def test_what_is_almost_a_table_takes_linear_time(text: str):
+    """Lines of a table's signs that make no table are seen through in well under a second."""
+    began = time.perf_counter()
+    assert join_texts(["no table", text]).text == "no table" + text
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize("rule", ["| --- | --- |", "---|---", " |:-:| --:|", "-|-"])
+def test_rules_of_tables(rule: str):
+    """All ways to write the rule below a table's titles are known."""
+    header = f"name | size\n{rule}\n"
+    rows = [f"row {number} | {number * 7}\n" for number in range(6)]
+    joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[2:])])
+    assert joined.text == header + "".join(rows)
+
+
+def test_a_short_chunk_that_offsets_put_inside_other_text_keeps_its_own() -> None:
+    """Where a parent's offset is wrong, a chunk that seems to lie in the text is held against the text."""
+    document = "alpha beta gamma! delta epsilon"
+    chunks = [
+        TextChunk("alpha beta gamma", 0, 16, frame="parent", shift=5, document="doc"),
+        TextChunk("gamma!", 11, 17, frame="doc", document="doc"),
+    ]
+    joined = join_texts(chunks, frames={"doc": document})
+    assert joined.text == "alpha beta gammagamma!"
+    assert [joined.text[start:end] for start, end in joined.extents] == [chunk.text for chunk in chunks]

@@ -1,0 +1,198 @@
+"""Which parents merge: decided on ids, without a store."""
+
+from __future__ import annotations
+
+import pytest
+
+from llama_index_ext_ctxaug.passages.scores import merged_score
+from llama_index_ext_ctxaug.selection.auto_merge import (
+    BudgetRule,
+    Children,
+    ShareRule,
+    Tree,
+    merge_by_budget,
+    merge_by_share,
+    pieces,
+)
+
+
+def tree(**families: str) -> Tree:
+    """A tree from `parent="child child ..."`."""
+    children = {parent: Children.of(parent, listed.split()) for parent, listed in families.items()}
+    return Tree.of({child: parent for parent in children for child in children[parent].ids}, children)
+
+
+def every(parent: str) -> bool:
+    """Any parent may merge."""
+    return True
+
+
+def tokens(node_id: str) -> int:
+    """A grandparent has 900 tokens, a parent 300, a child 100."""
+    return {"G": 900, "P": 300, "Q": 300, "R": 300, "long": 700}.get(node_id, 100)
+
+
+def test_children_are_distinct_and_never_their_own_parent() -> None:
+    """A list that names a child twice, or the parent, counts each other node once."""
+    assert Children.of("P", ["a", "b", "a", "P"]).ids == ("a", "b")
+
+
+def test_a_link_that_the_list_contradicts_is_none() -> None:
+    """A child that a parent does not list has no parent; a parent that lists nothing is believed."""
+    found = Tree.of({"a": "P", "x": "P", "y": "Q"}, {"P": Children.of("P", ["a"])})
+    assert found.parents == {"a": "P", "y": "Q"}
+
+
+def test_the_node_that_lists_an_unread_parent_stands_above_it() -> None:
+    """Where a parent is missing, its own parent is found from above; two that claim it cancel out."""
+    listed = {"G": Children.of("G", ["P", "Q"])}
+    assert list(Tree.of({"a": "P"}, listed).above("a")) == ["P", "G"]
+    listed["H"] = Children.of("H", ["P"])
+    assert list(Tree.of({"a": "P"}, listed).above("a")) == ["P"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_wrong_link_of_a_ring_goes(order: int) -> None:
+    """A parent that names its own grandchild as parent: that link goes, the ones that lists confirm stay."""
+    listed = {"P": Children.of("P", ["a"]), "G": Children.of("G", ["P"])}
+    stated = [("a", "P"), ("P", "G"), ("G", "a")]
+    assert Tree.of(dict(stated[::order]), listed).parents == {"a": "P", "P": "G"}
+
+
+def test_a_ring_that_all_lists_confirm_goes_whole() -> None:
+    """Two nodes that are each other's parent and child have no parent; what hangs below keeps its own."""
+    found = tree(P="Q a", Q="P")
+    assert found.parents == {"a": "P"}
+
+
+def test_distance_counts_from_the_nearest() -> None:
+    """Levels above several nodes count from the nearest of them."""
+    found = tree(G="P Q", P="a b", Q="c")
+    assert found.distances(["a", "Q"]) == {"a": 0, "Q": 0, "P": 1, "G": 1}
+
+
+@pytest.mark.parametrize(
+    ("present", "longest", "filled"),
+    [
+        ("a c", 1, "b"),
+        ("c a", 1, "b"),
+        ("a d", 1, ""),
+        ("a d", 2, "b c"),
+        ("a b", 1, ""),
+        ("a c e", 1, "b d"),
+        ("b", 3, ""),
+        ("a c", 0, ""),
+    ],
+)
+def test_gaps_lie_between_two_children(present: str, longest: int, filled: str) -> None:
+    """What lies between two present children is a gap, up to a length, whatever the order."""
+    found = tree(P="a b c d e").gaps("P", present.split(), longest)
+    assert list(found) == filled.split()
+
+
+@pytest.mark.parametrize(
+    ("rule", "covered", "merges"),
+    [
+        (ShareRule(0.5), "a b", False),
+        (ShareRule(0.5, inclusive=True), "a b", True),
+        (ShareRule(0.5), "a b c", True),
+        (ShareRule(0.0), "a", True),
+        (ShareRule(0.0, inclusive=True), "", False),
+        (ShareRule(0.0, min_children=2), "a", False),
+        (ShareRule(1.0), "a b c d", False),
+        (ShareRule(1.0, inclusive=True), "a b c d", True),
+        (ShareRule(0.6, tokens=tokens), "a b", True),
+        (ShareRule(0.7, tokens=tokens), "a b", False),
+        (ShareRule(0.5, tokens=lambda _: 0), "a b", False),
+    ],
+)
+def test_the_share_decides(rule: ShareRule, covered: str, merges: bool) -> None:
+    """Of four children (100 tokens each, the parent 300): strictly more than the threshold, or at least."""
+    assert rule.merges("P", covered.split(), 4) is merges
+
+
+def test_merged_parents_count_as_children() -> None:
+    """Merging climbs until nothing changes, from hits in any order."""
+    found = tree(G="P Q R", P="a b", Q="c d", R="e f")
+    for hits in ("a b c d", "d c b a", "c a d b"):
+        assert set(merge_by_share(hits.split(), found, ShareRule(0.6), every)) == {*"abcd", "P", "Q", "G"}
+    assert "G" not in merge_by_share(["a", "b", "c"], found, ShareRule(0.6), every)
+
+
+def test_a_parent_that_may_not_merge_ends_the_climb() -> None:
+    """Where a parent is not allowed, nothing above it merges because of it."""
+    found = tree(G="P", P="a")
+    assert set(merge_by_share(["a"], found, ShareRule(0.5), lambda id_: id_ != "P")) == {"a"}
+
+
+def test_pieces_give_way_to_the_next_standing_node() -> None:
+    """A hit below a parent that did not merge gives way to the grandparent that did."""
+    found = tree(G="P Q R", P="a b", Q="c d", R="e f g")
+    standing = merge_by_share(["a", "b", "c", "d", "e"], found, ShareRule(0.6), every)
+    assert pieces(standing, found, standing) == {
+        "P": ["a", "b"],
+        "Q": ["c", "d"],
+        "G": ["e", "P", "Q"],
+        None: ["G"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("hits", "kept"),
+    [
+        ("a", "a"),
+        ("a b", "P"),
+        ("long a b", "long a b"),
+        ("a b long", "P long"),
+    ],
+)
+def test_the_bar_rises_as_the_budget_fills(hits: str, kept: str) -> None:
+    """HC-01 to HC-03: two children of 100 merge into 300 with 200 of 1000 used, not with 900 used."""
+    found = tree(P="a b c")
+    assert sorted(merge_by_budget(hits.split(), found, BudgetRule(1000, tokens), every)) == sorted(
+        kept.split()
+    )
+
+
+@pytest.mark.parametrize(("used", "merges"), [(200, True), (900, False), (700, True), (701, False)])
+def test_the_budget_must_hold_the_parent(used: int, merges: bool) -> None:
+    """HC-02, HC-03: the children reach the bar (120 and 190), but only what is left holds the parent."""
+    assert BudgetRule(1000, tokens).merges("P", ["a", "b"], used) is merges
+
+
+@pytest.mark.parametrize(("used", "merges"), [(0, True), (1, False)])
+def test_a_third_is_the_lowest_bar(used: int, merges: bool) -> None:
+    """Children of a third of the parent's length merge in an empty context, not in one with a token more."""
+    rule = BudgetRule(10_000, {"P": 600, "a": 100, "b": 100}.__getitem__)
+    assert rule.merges("P", ["a", "b"], used) is merges
+
+
+def test_a_merge_makes_the_grandparent_eligible() -> None:
+    """HC-04: the parent that has just merged lets the grandparent merge in the same step."""
+    found = tree(G="P Q", P="a b", Q="c d")
+    assert set(merge_by_budget(["a", "b", "c", "d"], found, BudgetRule(3000, tokens), every)) == {"G"}
+
+
+def test_a_hit_that_does_not_fit_is_passed_over() -> None:
+    """A hit over the rest of the budget leaves it to later ones; one below a kept parent costs nothing."""
+    found = tree(P="a b c")
+    assert set(merge_by_budget(["a", "b", "long", "c"], found, BudgetRule(600, tokens), every)) == {"P"}
+    assert set(merge_by_budget(["long", "a"], found, BudgetRule(600, tokens), every)) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "mean"),
+    [
+        ([0.9, 0.8, 0.7], 0.9, 0.8),
+        ([0.9, None, None], 0.9, 0.9),
+        ([None], None, None),
+        ([-2.0, 0.0, None], 0.0, -1.0),
+        ([float("nan"), 0.5], 0.5, 0.5),
+    ],
+)
+def test_a_merged_score_is_that_of_the_scored(
+    scores: list[float | None], best: float | None, mean: float | None
+) -> None:
+    """The best or the mean of those that have a score; None where none has."""
+    assert merged_score(scores, "max") == best
+    assert merged_score(scores, "mean") == (None if mean is None else pytest.approx(mean))

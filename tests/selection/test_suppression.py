@@ -1,0 +1,68 @@
+"""Choosing among windows that overlap."""
+
+from __future__ import annotations
+
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from llama_index_ext_ctxaug.selection.suppression import choose, in_document_order
+from llama_index_ext_ctxaug.windows.slices import cut_node, place_of, whole_provenance
+
+
+def windows(*places: tuple[str, int, int]) -> list[NodeWithScore]:
+    """Windows of nodes of 100 characters, by node id, start and end; each scored below the one before."""
+    nodes = {id_: TextNode(id_=id_, text=id_ * 100) for id_ in "ab"}
+    return [
+        NodeWithScore(
+            node=cut_node(nodes[id_], whole_provenance(nodes[id_]), start, end), score=1 - rank / 10
+        )
+        for rank, (id_, start, end) in enumerate(places)
+    ]
+
+
+def places(chosen: list[NodeWithScore]) -> list[tuple[str, int, int]]:
+    """Where windows were cut from."""
+    return [tuple(place_of(hit.node)) for hit in chosen]
+
+
+def test_half_of_a_window_may_be_shared() -> None:
+    """A window that shares half of its text with a better one stays, one that shares more gives way."""
+    ranked = windows(("a", 0, 40), ("a", 20, 60), ("a", 59, 89), ("a", 19, 59), ("a", 0, 10), ("b", 0, 40))
+    assert places(choose(ranked, 9, "suppress")) == [
+        ("a", 0, 40), ("a", 20, 60), ("a", 59, 89), ("b", 0, 40),
+    ]  # fmt: skip
+
+
+def test_windows_that_gave_way_leave_their_places_to_others() -> None:
+    """As many as are wanted go out, and a window that was passed over suppresses none."""
+    ranked = windows(("a", 0, 40), ("a", 10, 50), ("a", 36, 76), ("a", 80, 100))
+    assert places(choose(ranked, 2, "suppress")) == [("a", 0, 40), ("a", 36, 76)]
+
+
+def test_windows_that_touch_are_merged_at_the_best_place() -> None:
+    """Merged windows stand where the best of them stood, with its score; others keep their order."""
+    ranked = windows(("a", 60, 70), ("b", 0, 10), ("a", 20, 40), ("a", 0, 20), ("a", 71, 80), ("a", 40, 60))
+    chosen = choose(ranked, 6, "merge")
+    assert places(chosen) == [("a", 0, 70), ("b", 0, 10), ("a", 71, 80)]
+    assert [hit.score for hit in chosen] == [ranked[0].score, ranked[1].score, ranked[4].score]
+    assert places(choose(ranked, 4, "merge")) == [("a", 60, 70), ("b", 0, 10), ("a", 0, 40)]
+
+
+def test_a_merged_group_ends_where_its_longest_window_does() -> None:
+    """A window behind one that lies in another is merged with that other."""
+    ranked = windows(("a", 0, 50), ("a", 10, 20), ("a", 45, 60))
+    assert places(choose(ranked, 3, "merge")) == [("a", 0, 60)]
+
+
+def test_all_are_kept_on_demand() -> None:
+    """With "keep" the first of the ranking go out, whatever they share."""
+    ranked = windows(("a", 0, 40), ("a", 1, 41), ("a", 0, 40))
+    assert choose(ranked, 2, "keep") == ranked[:2]
+
+
+def test_the_order_of_documents_is_that_in_which_they_came() -> None:
+    """Windows stand by their place in a text, texts by the first of their windows that came in."""
+    incoming = windows(("b", 50, 60), ("a", 10, 20), ("b", 0, 10), ("a", 0, 5))
+    chosen = [incoming[place] for place in (1, 3, 0, 2)]
+    assert places(in_document_order(chosen, incoming)) == [
+        ("b", 0, 10), ("b", 50, 60), ("a", 0, 5), ("a", 10, 20),
+    ]  # fmt: skip
