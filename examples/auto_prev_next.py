@@ -61,7 +61,7 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Lets a language model choose the direction of growth.")
+    parser = argparse.ArgumentParser(description="Lets a language model choose the direction of expansion.")
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--top-k", type=int, default=4, help="hits to retrieve (default 4)")
     parser.add_argument("--num-nodes", type=int, default=1, help="chunks to add on a side (default 1)")

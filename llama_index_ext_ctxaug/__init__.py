@@ -13,7 +13,7 @@ from llama_index_ext_ctxaug.events import (
     ContextAugmentationStartEvent,
     DirectionsChosenEvent,
 )
-from llama_index_ext_ctxaug.expansion.expansion import Growth, Reach
+from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, NeighborLinker
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
@@ -46,7 +46,7 @@ __all__ = [
     "ContextAugmenter",
     "DirectionsChosenEvent",
     "EmbeddingRescorePostprocessor",
-    "Growth",
+    "Expansion",
     "LinkProblem",
     "LinkReport",
     "MetadataReplacementPostProcessor",

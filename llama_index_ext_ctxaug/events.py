@@ -10,7 +10,7 @@ from llama_index.core.instrumentation.event_handlers import NullEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 
 
-def is_observed(dispatcher: Dispatcher) -> bool:
+def has_listeners(dispatcher: Dispatcher) -> bool:
     """Whether anybody listens: an event that nobody gets costs as much as reading a node from memory."""
     current: Dispatcher | None = dispatcher
     while current is not None:
@@ -48,9 +48,9 @@ class ContextAugmentationEndEvent(BaseEvent):
         num_nodes: number of nodes that went out.
         added_node_ids: ids of the nodes that were added to the hits, in the order of the output.
         reads: keys read from the docstore (nodes and document lists).
-        rounds: batched reads, one after another.
+        round_trips: batched reads, one after another.
         tokens: tokens of the text that went out, where a budget made them be counted.
-        stop_reasons: how often growth ended for which reason.
+        stop_reasons: how often expansion ended for which reason.
         details: what one augmenter reports beyond the others.
     """
 
@@ -59,7 +59,7 @@ class ContextAugmentationEndEvent(BaseEvent):
     num_nodes: int
     added_node_ids: list[str]
     reads: int
-    rounds: int
+    round_trips: int
     tokens: int | None = None
     stop_reasons: dict[str, int] = Field(default_factory=dict)
     details: dict[str, Any] = Field(default_factory=dict)

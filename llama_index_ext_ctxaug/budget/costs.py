@@ -14,7 +14,7 @@ from llama_index_ext_ctxaug.passages.passage_node import is_text
 
 
 @dataclass
-class Prices:
+class ChunkCosts:
     """The prices of the chunks of some passages.
 
     Attributes:

@@ -29,7 +29,7 @@ def final_text(nodes: Iterable[NodeWithScore]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class BudgetFit:
     """What a budget holds.
 
     Attributes:
@@ -86,10 +86,10 @@ class _Filler:
                 self.kept.popitem()
                 self.drift = _DRIFT
 
-    def filling(self, dropped: tuple[str, ...]) -> Filling:
+    def filling(self, dropped: tuple[str, ...]) -> BudgetFit:
         """What has been taken, counted exactly."""
         over = bool(self.kept) and self.used > self.budget
-        return Filling(frozenset(self.kept), self.used, next(iter(self.kept)) if over else None, dropped)
+        return BudgetFit(frozenset(self.kept), self.used, next(iter(self.kept)) if over else None, dropped)
 
 
 def fit(
@@ -98,11 +98,11 @@ def fit(
     *,
     cost: Callable[[str, Collection[str]], int],
     measure: Callable[[Collection[str]], int],
-) -> Filling:
+) -> BudgetFit:
     """Choose the chunks that a budget holds.
 
     Hits come first, the best score first; of neighbors the nearest to a kept hit, then that of the
-    better hit. A neighbor is taken only where all chunks between it and a kept hit are: growth has no
+    better hit. A neighbor is taken only where all chunks between it and a kept hit are: expansion has no
     holes. What a chunk that does not fit leaves unused goes to the ones after it. The best hit is kept
     even where it alone is over the budget.
 
@@ -131,14 +131,14 @@ def fit(
     return filler.filling(dropped)
 
 
-def fit_by_worth(
+def fit_by_priority(
     passages: Sequence[Passage],
     budget: int,
-    worth: Mapping[str, float],
+    priority: Mapping[str, float],
     *,
     cost: Callable[[str, Collection[str]], int],
     measure: Callable[[Collection[str]], int],
-) -> Filling:
+) -> BudgetFit:
     """Choose the chunks that a budget holds by what they are worth, hits and neighbors alike.
 
     A chunk that does not fit is passed over for those after it; after 8 in a row the budget counts
@@ -147,7 +147,7 @@ def fit_by_worth(
     Args:
         passages: hits and neighbors in reading order.
         budget: most tokens of the final text.
-        worth: by node id, the most first; of equal ones the first in reading order. A chunk that is not
+        priority: by node id, the most first; of equal ones the first in reading order. A chunk that is not
             named is worth nothing.
         cost: an estimate of the tokens that a chunk adds to those kept.
         measure: the exact tokens of the final text of the chunks kept.
@@ -155,7 +155,7 @@ def fit_by_worth(
     filler = _Filler(budget, cost, measure)
     chunks = [chunk for passage in passages for chunk in passage.chunks]
     refused = 0
-    for chunk in sorted(chunks, key=lambda chunk: -worth.get(chunk.node.id_, 0.0)):
+    for chunk in sorted(chunks, key=lambda chunk: -priority.get(chunk.node.id_, 0.0)):
         refused = 0 if filler.offer(chunk.node.id_) else refused + 1
         if refused == _PATIENCE:
             break
@@ -170,7 +170,7 @@ def fit_list(
     *,
     cost: Callable[[str, Collection[str]], int],
     measure: Callable[[Collection[str]], int],
-) -> Filling:
+) -> BudgetFit:
     """Choose the nodes of a list that a budget holds, whatever their order in it.
 
     As `fit`, for nodes that no longer stand in runs: hits by score, then neighbors by hops and the

@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_ext_ctxaug.budget.fit import Filling, Tokenizer
+from llama_index_ext_ctxaug.budget.fit import BudgetFit, Tokenizer
 from llama_index_ext_ctxaug.flow import Flow, ask
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def tokenizer_or_default(tokenizer: Tokenizer | None) -> Flow[Tokenizer]:
     return (yield from ask(LoadTokenizer()))
 
 
-def budget_details(filling: Filling | None) -> dict[str, Any]:
+def budget_details(filling: BudgetFit | None) -> dict[str, Any]:
     """What the end event says of a budget that could not hold all hits."""
     details: dict[str, Any] = {}
     if filling is not None and filling.over_budget is not None:
@@ -45,7 +45,7 @@ def budget_details(filling: Filling | None) -> dict[str, Any]:
     return details
 
 
-def report_budget(name: str, budget: int | None, filling: Filling) -> None:
+def report_budget(name: str, budget: int | None, filling: BudgetFit) -> None:
     """Warn of a hit that is over the budget by itself, and of hits that did not fit."""
     if filling.over_budget is not None:
         logger.warning(

@@ -14,7 +14,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.directions.answer import Answer, parse_direction, parse_directions
 from llama_index_ext_ctxaug.directions.labels import Labels
-from llama_index_ext_ctxaug.directions.llm_call import AskLLM, describe
+from llama_index_ext_ctxaug.directions.llm_call import LLMCall, describe
 from llama_index_ext_ctxaug.errors import ConfigurationError, UnclearAnswerError
 from llama_index_ext_ctxaug.flow import Flow, SideBySide, ask
 
@@ -175,7 +175,7 @@ class DirectionJudge:
 
     def _ask(self, prompt: BasePromptTemplate, query: str, **rest: str) -> Flow[str]:
         self.sent.append(self._frame(prompt, query, *rest) + sum(self._count(text) for text in rest.values()))
-        return (yield from ask(AskLLM(self.llm, prompt, {"query_str": query, **rest}, self.timeout)))
+        return (yield from ask(LLMCall(self.llm, prompt, {"query_str": query, **rest}, self.timeout)))
 
     def _failed(self, error: Exception) -> Decision:
         if self.raise_errors:

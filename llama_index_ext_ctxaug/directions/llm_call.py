@@ -15,7 +15,7 @@ from llama_index.core.prompts import BasePromptTemplate
 
 
 @dataclass(frozen=True)
-class AskLLM:
+class LLMCall:
     """The step that sends one prompt and gives back the text of the reply.
 
     Attributes:

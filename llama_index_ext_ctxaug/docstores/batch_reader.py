@@ -9,13 +9,13 @@ from typing import NamedTuple, TypeVar
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
-from llama_index_ext_ctxaug.docstores.read_step import ReadStore
+from llama_index_ext_ctxaug.docstores.read_step import ReadStep
 from llama_index_ext_ctxaug.flow import Flow, ask
 
 T = TypeVar("T")
 
 
-class Want(NamedTuple):
+class ReadRequest(NamedTuple):
     """What a task needs in hand before it can go on.
 
     Attributes:
@@ -31,7 +31,7 @@ class Want(NamedTuple):
     all_documents: bool = False
 
 
-Task = Generator[Want, None, T]
+Search = Generator[ReadRequest, None, T]
 """The search of one hit for its neighbors: yields what it wants, goes on when that was looked for."""
 
 
@@ -57,7 +57,7 @@ class _Batch:
 
 
 @dataclass
-class NodeReader:
+class BatchReader:
     """The nodes that one call has in hand, and the only way to get more.
 
     Attributes:
@@ -69,7 +69,7 @@ class NodeReader:
         documents: the list of nodes of each source document that was asked for, by document id; None
             where the store has no such list.
         all_documents: all documents of the store, once they were read.
-        rounds: number of batched reads so far.
+        round_trips: number of batched reads so far.
         reads: number of keys asked for so far (nodes and document lists).
         error: what the store raised, if it did.
     """
@@ -81,7 +81,7 @@ class NodeReader:
     stored: dict[str, BaseNode | None] = field(default_factory=dict)
     documents: dict[str, DocumentOrder | None] = field(default_factory=dict)
     all_documents: Mapping[str, RefDocInfo] | None = None
-    rounds: int = 0
+    round_trips: int = 0
     reads: int = 0
     error: Exception | None = None
 
@@ -93,18 +93,18 @@ class NodeReader:
         """The store's copy of this node, if it was read and found."""
         return self.stored.get(node_id)
 
-    def lacks(self, want: Want) -> bool:
+    def lacks(self, want: ReadRequest) -> bool:
         """Whether anything in this want has not been looked for yet."""
         return self._collect(want, _Batch())
 
-    def fetch(self, wants: Iterable[Want]) -> Flow[None]:
+    def fetch(self, requests: Iterable[ReadRequest]) -> Flow[None]:
         """Read what these wants lack, in one round; nothing lacking costs no round."""
         batch = _Batch()
-        for want in wants:
-            self._collect(want, batch)
+        for request in requests:
+            self._collect(request, batch)
         yield from self._read(batch)
 
-    def advance(self, tasks: Iterable[Task[T]]) -> Flow[list[T]]:
+    def advance(self, tasks: Iterable[Search[T]]) -> Flow[list[T]]:
         """Run many tasks side by side, so that all that they want at one moment is one read.
 
         Args:
@@ -117,7 +117,7 @@ class NodeReader:
         results: dict[int, T] = {}
         while running:
             batch = _Batch()
-            waiting: list[tuple[int, Task[T]]] = []
+            waiting: list[tuple[int, Search[T]]] = []
             for place, task in running:
                 try:
                     while not self._collect(next(task), batch):
@@ -130,7 +130,7 @@ class NodeReader:
             running = waiting
         return [results[place] for place in sorted(results)]
 
-    def _collect(self, want: Want, batch: _Batch) -> bool:
+    def _collect(self, want: ReadRequest, batch: _Batch) -> bool:
         """Put what a want lacks into the batch; whether it lacks anything."""
         stored, hits = self.stored, self.hits
         lacking = False
@@ -154,9 +154,9 @@ class NodeReader:
         nodes, documents = list(batch.nodes), list(batch.documents)
         if not (nodes or documents or batch.all_documents):
             return
-        self.rounds += 1
+        self.round_trips += 1
         self.reads += len(nodes) + len(documents) + batch.all_documents
-        step = ReadStore(
+        step = ReadStep(
             self.docstore, nodes, documents, batch.all_documents, self.max_concurrency, self.timeout
         )
         try:

@@ -51,7 +51,7 @@ class StoreAnswer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReadStore:
+class ReadStep:
     """The step that reads nodes and document lists, all that one round asks for at once.
 
     A record that cannot be decoded counts as missing, with a warning, where records are read one by

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
-from llama_index_ext_ctxaug.budget.costs import Prices
-from llama_index_ext_ctxaug.budget.fit import Filling, Tokenizer, final_text, fit, fit_by_worth
+from llama_index_ext_ctxaug.budget.costs import ChunkCosts
+from llama_index_ext_ctxaug.budget.fit import BudgetFit, Tokenizer, final_text, fit, fit_by_priority
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
-from llama_index_ext_ctxaug.docstores.batch_reader import Want
-from llama_index_ext_ctxaug.expansion.expansion import Growth
+from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
+from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.joining import (
     HOLE_SEPARATOR,
@@ -82,12 +82,12 @@ class Writer:
 
     Attributes:
         options: the parameters.
-        growth: the nodes in hand and their links.
+        expansion: the nodes in hand and their links.
         emit: makes a node of the output from a single chunk.
     """
 
     options: OutputOptions
-    growth: Growth
+    expansion: Expansion
     emit: Callable[[Chunk], NodeWithScore]
     _texts: dict[str, TextChunk] = field(default_factory=dict)
     _joined: dict[tuple[tuple[str, bool], ...], JoinedText] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Writer:
         for run in self._runs(passages):
             if len(run.chunks) > 1:
                 unread = [id_ for id_ in self._frames(run) if id_ not in wanted]
-                if self.growth.reader.lacks(Want(nodes=unread)):
+                if self.expansion.reader.lacks(ReadRequest(nodes=unread)):
                     doubtful = doubtful_frames(self._run_texts(run), unread, **self._joining(run))
                     wanted.update(dict.fromkeys(sorted(doubtful)))
         self._texts.clear()  # what is read now may tell where a frame stands
@@ -182,13 +182,13 @@ class Writer:
             return [[passage] for passage in passages]
         groups: dict[Any, list[Passage]] = {}
         for number, passage in enumerate(passages):
-            document = self.growth.links.document(passage.chunks[0].node)
+            document = self.expansion.links.document(passage.chunks[0].node)
             groups.setdefault(number if document is None else document, []).append(passage)
         return [self._in_order(group) for group in groups.values()]
 
     def _in_order(self, group: Sequence[Passage]) -> list[Passage]:
         """The runs of one document in reading order, page by page; by rank where it cannot be told."""
-        links, pages = self.growth.links, self.growth.links.pages
+        links, pages = self.expansion.links, self.expansion.links.pages
         sources: dict[str | None, list[Passage]] = {}
         for passage in group:
             sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
@@ -207,7 +207,7 @@ class Writer:
         text = self._text_chunk(passage.chunks[0])
         if text.offsets_fit and text.start is not None and text.shift is not None:
             return ("offset", text.start + text.shift)
-        links = self.growth.links
+        links = self.expansion.links
         order = links.reader.documents.get(links.source(node) or "")
         place = order.places.get(node.id_) if order else None
         return ("unknown", 0) if place is None else ("list", place)
@@ -225,7 +225,7 @@ class Writer:
 
     def _joining(self, run: _Run) -> dict[str, Any]:
         """How to join a run: the separators, and the texts of frames that are in hand."""
-        nodes = [(id_, self.growth.reader.node(id_)) for id_ in self._frames(run)]
+        nodes = [(id_, self.expansion.reader.node(id_)) for id_ in self._frames(run)]
         return {
             "hole_separator": self.options.hole_separator,
             "chunk_separator": self.options.chunk_separator,
@@ -234,12 +234,12 @@ class Writer:
 
     def _frames(self, run: _Run) -> list[str]:
         """Ids of the texts that the chunks' offsets count in: those of parents, else of documents."""
-        known = map(self.growth.links.relations, (chunk.node for chunk in run.chunks))
+        known = map(self.expansion.links.relations, (chunk.node for chunk in run.chunks))
         return [id_ for id_ in dict.fromkeys(own.parent or own.source for own in known) if id_ is not None]
 
     def _shared(self, first: Chunk, second: Chunk) -> str:
         joined = self._join(_Run([first, second], [False, True]))
-        one, two = joined.extents
+        one, two = joined.spans
         return joined.text[max(one.start, two.start) : min(one.end, two.end)]
 
     def _text_chunk(self, chunk: Chunk) -> TextChunk:
@@ -249,7 +249,7 @@ class Writer:
         return self._texts[node_id]
 
     def _new_text_chunk(self, chunk: Chunk) -> TextChunk:
-        links, node = self.growth.links, chunk.node
+        links, node = self.expansion.links, chunk.node
         text = node.get_content(metadata_mode=MetadataMode.NONE)
         start, end = _offsets(node)
         copy = links.reader.copy(node.id_)
@@ -264,7 +264,7 @@ class Writer:
 
     def _shift(self, parent_id: str) -> int | None:
         """Where a parent begins in the source document; None where that cannot be told without reading."""
-        links, shift, seen = self.growth.links, 0, set[str]()
+        links, shift, seen = self.expansion.links, 0, set[str]()
         id_: str | None = parent_id
         while id_ is not None:
             parent = links.reader.node(id_)
@@ -279,7 +279,7 @@ class Writer:
         return shift
 
     def _around(self, chunks: Sequence[Chunk]) -> Surroundings:
-        links = self.growth.links
+        links = self.expansion.links
         inside = {chunk.node.id_ for chunk in chunks}
         before = links.beside_in_hand(chunks[0].node, "previous")
         after = links.beside_in_hand(chunks[-1].node, "next")
@@ -289,7 +289,7 @@ class Writer:
             next_id=None if after in inside else after,
         )
 
-    def fit(self, passages: Sequence[Passage]) -> Filling | None:
+    def fit(self, passages: Sequence[Passage]) -> BudgetFit | None:
         """What the budget holds of these passages; None where there is no budget."""
         budget = self.options.token_budget
         if budget is None:
@@ -302,16 +302,16 @@ class Writer:
                 drafts[key] = self._write_run(run)
             return drafts[key]
 
-        prices = Prices(
+        prices = ChunkCosts(
             passages,
             budget,
             self.count,
             write=lambda kept: self.write(kept, draft),
             shared=self._shared if self.options.output == "passages" else None,
         )
-        worth = self.growth.worth
-        if worth is not None:
-            return fit_by_worth(passages, budget, worth, cost=prices.cost, measure=prices.measure)
+        priority = self.expansion.priority
+        if priority is not None:
+            return fit_by_priority(passages, budget, priority, cost=prices.cost, measure=prices.measure)
         return fit(passages, budget, cost=prices.cost, measure=prices.measure)
 
 

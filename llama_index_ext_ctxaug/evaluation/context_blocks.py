@@ -34,8 +34,8 @@ class Block:
         end: its end there, exclusive.
         hops: links between it and its nearest hit.
         score: score of the node that went out.
-        stopped_previous: why growth ended on the side of the document's start, where it ended here.
-        stopped_next: why growth ended on the other side.
+        stopped_previous: why expansion ended on the side of the document's start, where it ended here.
+        stopped_next: why expansion ended on the other side.
     """
 
     node_id: str

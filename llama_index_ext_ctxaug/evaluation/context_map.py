@@ -87,7 +87,7 @@ def _facts(block: Block) -> Iterator[str]:
         yield f"score {number(block.score)}"
     for side, reason in (("before", block.stopped_previous), ("after", block.stopped_next)):
         if reason:
-            yield f"growth {side} it ended: {REASONS.get(reason, reason)}"
+            yield f"expansion {side} it ended: {REASONS.get(reason, reason)}"
 
 
 def map_html(systems: Systems) -> str:

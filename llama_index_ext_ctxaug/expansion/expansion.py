@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_ext_ctxaug.docstores.batch_reader import NodeReader, Task
+from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, Search
 from llama_index_ext_ctxaug.expansion.walk import (
     PREFETCH_HOPS,
     Filter,
-    Last,
-    Limit,
+    StopAfter,
+    StopCondition,
     Walk,
     read_ahead,
     walk,
@@ -22,10 +22,10 @@ from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason, join
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import best_first
-from llama_index_ext_ctxaug.structure.adjacency import Direction, Links
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
 
 UNBOUNDED = 1_000_000
-"""A number of chunks that no document reaches, for growth that only a limit ends."""
+"""A number of chunks that no document reaches, for expansion that only a limit ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Reach:
 
     previous: int = 0
     next: int = 0
-    limit: Callable[[Direction], Limit] | None = None
+    limit: Callable[[Direction], StopCondition] | None = None
     read_ahead: int | None = None
 
 
 @dataclass
-class Growth:
+class Expansion:
     """The chunks of one call: the hits first, then what grows from them.
 
     Attributes:
@@ -57,28 +57,28 @@ class Growth:
         chunks: hits and neighbors by node id; a policy may take chunks out or put others in.
         missing: ids that links name and the store does not have, in the order of the hits.
         refused: nodes that a policy needed and could not take, to be reported, each with the reason.
-        stops: how often growth ended for which reason.
+        stops: how often expansion ended for which reason.
         repaired: adjacencies that the nodes' own relationships do not state.
-        worth: what each chunk is worth to a policy that fills a token budget by its own rule, the most
+        priority: what each chunk is worth to a policy that fills a token budget by its own rule, the most
             first; None for hits first, then the nearest neighbors.
     """
 
     hits: Mapping[str, Chunk]
-    links: Links
+    links: Adjacency
     passes: Filter | None
     chunks: dict[str, Chunk] = field(init=False)
     missing: dict[str, None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     repaired: set[Edge] = field(default_factory=set)
-    worth: Mapping[str, float] | None = None
+    priority: Mapping[str, float] | None = None
     _joined: tuple[list[tuple[str, Chunk]], list[Passage]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.chunks = dict(self.hits)
 
     @property
-    def reader(self) -> NodeReader:
+    def reader(self) -> BatchReader:
         """The nodes in hand."""
         return self.links.reader
 
@@ -86,7 +86,7 @@ class Growth:
         """Why the filters refuse a node; None for one that may be added."""
         return None if self.passes is None else self.passes(node)
 
-    def grow(self, reaches: Mapping[str, Reach]) -> Flow[None]:
+    def expand(self, reaches: Mapping[str, Reach]) -> Flow[None]:
         """Grow from hits, all side by side, and put what they reach among the chunks.
 
         Args:
@@ -137,7 +137,7 @@ class Growth:
             self._joined = (chunks, join(self.chunks, self._edges()))
         return list(self._joined[1])
 
-    def _read_ahead(self, reaches: Mapping[str, Reach]) -> Iterator[Task[None]]:
+    def _read_ahead(self, reaches: Mapping[str, Reach]) -> Iterator[Search[None]]:
         """Where one hit reaches far, all are read by the documents' order: others cost no more rounds."""
         ahead: dict[str, tuple[int, int]] = {}
         for hit_id, reach in reaches.items():
@@ -147,7 +147,7 @@ class Growth:
             for hit_id, (previous, next_) in ahead.items():
                 yield read_ahead(self.links, self.hits[hit_id].node, previous, next_)
 
-    def _tasks(self, reaches: Mapping[str, Reach]) -> Iterator[Task[Walk]]:
+    def _tasks(self, reaches: Mapping[str, Reach]) -> Iterator[Search[Walk]]:
         for hit_id, reach in reaches.items():
             node = self.hits[hit_id].node
             sides: tuple[tuple[Direction, int], ...] = (("previous", reach.previous), ("next", reach.next))
@@ -163,13 +163,13 @@ class Growth:
                         ahead=reach.read_ahead or 0,
                     )
 
-    def _limit(self, policy: Limit | None) -> Limit | None:
+    def _limit(self, policy: StopCondition | None) -> StopCondition | None:
         """The filters, which hits have passed already, and then the policy."""
         hits, passes = self.reader.hits, self.passes
         if passes is None:
             return policy
 
-        def limit(node: BaseNode) -> StopReason | Last | None:
+        def limit(node: BaseNode) -> StopReason | StopAfter | None:
             refused = None if node.id_ in hits else passes(node)
             return refused if refused or policy is None else policy(node)
 

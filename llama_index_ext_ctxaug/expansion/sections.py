@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_ext_ctxaug.expansion.walk import Last, Walk
+from llama_index_ext_ctxaug.expansion.walk import StopAfter, Walk
 from llama_index_ext_ctxaug.passages.passage import StopReason
 from llama_index_ext_ctxaug.structure.adjacency import Direction
 from llama_index_ext_ctxaug.structure.block_boundaries import block_runs_on
@@ -36,7 +36,7 @@ class SectionSide:
         count: counts the tokens of a node's text.
         budget: most tokens of the nodes taken.
         direction: towards the start or the end of the document.
-        hit: where the growth began.
+        hit: where the expansion began.
         ends: which levels end the section, towards the end of the document.
         taken: the nodes taken, nearest first.
         refused: the node that the budget did not hold.
@@ -52,7 +52,7 @@ class SectionSide:
     refused: BaseNode | None = None
     _used: int = 0
 
-    def __call__(self, node: BaseNode) -> StopReason | Last | None:
+    def __call__(self, node: BaseNode) -> StopReason | StopAfter | None:
         """Whether this node is taken, and whether it is the last."""
         verdict = self._by_heading(node)
         if verdict == "heading":
@@ -65,21 +65,21 @@ class SectionSide:
         self.taken.append(node)
         return verdict
 
-    def _by_heading(self, node: BaseNode) -> StopReason | Last | None:
+    def _by_heading(self, node: BaseNode) -> StopReason | StopAfter | None:
         current = self.taken[-1] if self.taken else self.hit
         if self.direction == "previous":
             if self.sections.border(node, current) is not None:
                 return "heading"
-            return Last("heading") if self.sections.headings(node) else None
+            return StopAfter("heading") if self.sections.headings(node) else None
         level = self.sections.border(current, node)
         if level is not None and self.ends(level):
             return "heading"
         opening = self.sections.opening(node)
         further = [heading for heading in self.sections.headings(node) if heading is not opening]
-        return Last("heading") if any(self.ends(heading.level) for heading in further) else None
+        return StopAfter("heading") if any(self.ends(heading.level) for heading in further) else None
 
     def own_heading(self) -> Heading | None:
-        """The section's own heading, where the growth towards the start found it."""
+        """The section's own heading, where the expansion towards the start found it."""
         headings = self.sections.headings(self.taken[-1]) if self.taken else []
         return headings[-1] if headings else None
 

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_ext_ctxaug.docstores.batch_reader import Task, Want
+from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest, Search
 from llama_index_ext_ctxaug.passages.passage import Edge, StopReason
-from llama_index_ext_ctxaug.structure.adjacency import Direction, Links
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
 
 PREFETCH_HOPS = 3
 """From this many hops on, a document's list of nodes saves rounds: it costs one and replaces all but one."""
 
 
-class Last(NamedTuple):
-    """The answer of a limit that takes a node and ends the growth after it."""
+class StopAfter(NamedTuple):
+    """The answer of a limit that takes a node and ends the expansion after it."""
 
     reason: StopReason
 
@@ -25,8 +25,8 @@ class Last(NamedTuple):
 Filter = Callable[[BaseNode], StopReason | None]
 """Asked of each node that would be added: None for one that may be, else why not."""
 
-Limit = Callable[[BaseNode], "StopReason | Last | None"]
-"""Asked before a node is taken: None takes it, a reason ends the growth before it, `Last` after it."""
+StopCondition = Callable[[BaseNode], "StopReason | StopAfter | None"]
+"""Called before a node is taken: None takes it, a reason stops before it, `StopAfter` stops after it."""
 
 
 @dataclass(slots=True)
@@ -51,14 +51,14 @@ class Walk:
 
 
 def walk(
-    links: Links,
+    links: Adjacency,
     hit: BaseNode,
     direction: Direction,
     *,
     count: int,
-    limit: Limit | None = None,
+    limit: StopCondition | None = None,
     ahead: int = 0,
-) -> Task[Walk]:
+) -> Search[Walk]:
     """Grow from a hit in one direction, never out of its document.
 
     Args:
@@ -91,7 +91,7 @@ def walk(
         if node is None:
             left = count - len(result.node_ids)
             more = _listed(links, current, direction, min(ahead, left)) if ahead else ()
-            yield Want((id_, *more))
+            yield ReadRequest((id_, *more))
             node = reader.node(id_)
         if node is None:
             result.stopped, result.missing_id = "missing", id_
@@ -103,7 +103,7 @@ def walk(
                 return result
             own, document = links.relations(node), links.document(hit)
         verdict = None if limit is None else limit(node)
-        if verdict is not None and not isinstance(verdict, Last):
+        if verdict is not None and not isinstance(verdict, StopAfter):
             result.stopped = verdict
             return result
         seen.add(id_)
@@ -118,7 +118,7 @@ def walk(
     return result
 
 
-def _of_one_document(links: Links, *nodes: BaseNode) -> Task[bool]:
+def _of_one_document(links: Adjacency, *nodes: BaseNode) -> Search[bool]:
     """Whether nodes are of one document; of hits that have lost theirs, the stored copies may know it."""
     for node in nodes:
         if links.document(node) is None:
@@ -126,7 +126,7 @@ def _of_one_document(links: Links, *nodes: BaseNode) -> Task[bool]:
     return len({links.document(node) for node in nodes}) == 1
 
 
-def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[None]:
+def read_ahead(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> Search[None]:
     """Bring the nodes around a hit into hand, as the document's list of nodes has them.
 
     The first read asks for the list and for the nodes directly beside the hit, or what it takes to find
@@ -143,11 +143,11 @@ def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[N
     own, stays = links.relations(hit), previous == next_ == 0
     unlinked = own.previous is None and own.next is None
     if own.source is None or (stays and unlinked):  # one read of the stored copy saves one each hop
-        own = yield from links.with_copy(hit, Want(nodes=_beside(links, hit, previous, next_)))
+        own = yield from links.with_copy(hit, ReadRequest(nodes=_beside(links, hit, previous, next_)))
     if own.source is None or stays:
         return
     lost = (previous and own.previous is None) or (next_ and own.next is None)
-    yield Want(
+    yield ReadRequest(
         nodes=_beside(links, hit, previous, next_),
         copies=(hit.node_id,) if lost else (),
         documents=(own.source,),
@@ -155,10 +155,10 @@ def read_ahead(links: Links, hit: BaseNode, previous: int, next_: int) -> Task[N
     order = links.reader.documents.get(own.source)
     place = order.places.get(hit.node_id) if order else None
     if order is not None and place is not None:
-        yield Want(nodes=order.ids[max(0, place - previous) : place + next_ + 1])
+        yield ReadRequest(nodes=order.ids[max(0, place - previous) : place + next_ + 1])
 
 
-def _beside(links: Links, hit: BaseNode, previous: int, next_: int) -> list[str]:
+def _beside(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> list[str]:
     """Ids of the nodes directly beside a hit, or of what it takes to find them."""
     nodes: list[str] = []
     sides: tuple[tuple[Direction, int], ...] = (("previous", previous), ("next", next_))
@@ -170,7 +170,7 @@ def _beside(links: Links, hit: BaseNode, previous: int, next_: int) -> list[str]
     return nodes
 
 
-def _listed(links: Links, node: BaseNode, direction: Direction, count: int) -> Sequence[str]:
+def _listed(links: Adjacency, node: BaseNode, direction: Direction, count: int) -> Sequence[str]:
     """Ids of the nodes beside a node in the document's list, where that is in hand and worth a look."""
     source = links.relations(node).source
     order = links.reader.documents.get(source) if source is not None and links.repair else None

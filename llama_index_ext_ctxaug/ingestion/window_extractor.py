@@ -16,7 +16,8 @@ from llama_index.core.schema import (
 )
 
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import NeighborLinker, warn_of_problems
-from llama_index_ext_ctxaug.passages.joining import Extent, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.link_resolution import Chains
 from llama_index_ext_ctxaug.structure.relationships import related_id
 
@@ -129,7 +130,7 @@ class _Windows:
     _chunks: dict[str, TextChunk] = field(default_factory=dict)
     _frames: dict[str, str] = field(default_factory=dict)
 
-    def around(self, node: BaseNode) -> tuple[str, Extent]:
+    def around(self, node: BaseNode) -> tuple[str, Span]:
         """The text of a window, and where the node's own text stands in it."""
         before = self._side(node.node_id, self.chains.preceding.get)
         chunks = [self._chunk(id_) for id_ in reversed(before)]
@@ -141,7 +142,7 @@ class _Windows:
             chunk_separator=self.separator,
             frames={id_: text for id_, text in frames.items() if text is not None},
         )
-        return joined.text, joined.extents[len(before)]
+        return joined.text, joined.spans[len(before)]
 
     def _side(self, node_id: str, beside: Callable[[str], str | None]) -> list[str]:
         ids: list[str] = []

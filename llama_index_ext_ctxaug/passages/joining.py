@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
+from llama_index_ext_ctxaug.passages.span import Span
 
 MAX_STRIPPED = 100
 """Most characters between linked chunks that count as white space stripped by the splitter."""
@@ -55,20 +56,13 @@ class TextChunk(NamedTuple):
         )
 
 
-class Extent(NamedTuple):
-    """Where something stands in a text: first character, and end (exclusive)."""
-
-    start: int
-    end: int
-
-
 @dataclass(frozen=True, slots=True)
 class JoinedText:
     """Chunks as one text.
 
     Attributes:
         text: the text.
-        extents: for each chunk, where all of it stands in the text; overlapping chunks share characters.
+        spans: for each chunk, where all of it stands in the text; overlapping chunks share characters.
         sources: for each chunk, the first character of it in the source document; None where its offsets
             are missing or wrong.
         span: the characters of the source document that the text equals; None where that is not certain.
@@ -76,12 +70,12 @@ class JoinedText:
     """
 
     text: str
-    extents: tuple[Extent, ...]
+    spans: tuple[Span, ...]
     sources: tuple[int | None, ...]
-    span: Extent | None
+    span: Span | None
     doubtful: frozenset[str]
 
-    def tiles(self, preferred: Sequence[bool] = ()) -> list[tuple[int, Extent]]:
+    def tiles(self, preferred: Sequence[bool] = ()) -> list[tuple[int, Span]]:
         """Give each character of the text to one chunk; characters of separators belong to none.
 
         Args:
@@ -89,27 +83,27 @@ class JoinedText:
                 among equals the earlier one owns it.
 
         Returns:
-            Chunk number and extent, in order of the text; extents neither overlap nor are empty.
+            Chunk number and span, in order of the text; spans neither overlap nor are empty.
         """
         if not preferred:
-            preferred = [False] * len(self.extents)
-        cuts = sorted({edge for extent in self.extents for edge in extent})
-        order = sorted(range(len(self.extents)), key=lambda number: self.extents[number])
-        tiles: list[tuple[int, Extent]] = []
+            preferred = [False] * len(self.spans)
+        cuts = sorted({edge for span in self.spans for edge in span})
+        order = sorted(range(len(self.spans)), key=lambda number: self.spans[number])
+        tiles: list[tuple[int, Span]] = []
         active: list[int] = []
         coming = 0
         for start, end in pairwise(cuts):
-            while coming < len(order) and self.extents[order[coming]].start <= start:
+            while coming < len(order) and self.spans[order[coming]].start <= start:
                 active.append(order[coming])
                 coming += 1
-            active = [number for number in active if self.extents[number].end > start]
+            active = [number for number in active if self.spans[number].end > start]
             if not active:
                 continue
             owner = min(active, key=lambda number: (not preferred[number], number))
             if tiles and tiles[-1][0] == owner and tiles[-1][1].end == start:
-                tiles[-1] = (owner, Extent(tiles[-1][1].start, end))
+                tiles[-1] = (owner, Span(tiles[-1][1].start, end))
             else:
-                tiles.append((owner, Extent(start, end)))
+                tiles.append((owner, Span(start, end)))
         return tiles
 
 
@@ -175,7 +169,7 @@ class _Joiner:
     frames: Mapping[str, str]
     parts: list[str] = field(default_factory=list)
     length: int = 0
-    extents: list[Extent] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     sources: list[int | None] = field(default_factory=list)
     doubtful: set[str] = field(default_factory=set)
     exact: bool = True
@@ -208,9 +202,9 @@ class _Joiner:
         certain = self.exact and not self.unconfirmed and first is not None
         return JoinedText(
             text="".join(self.parts),
-            extents=tuple(self.extents),
+            spans=tuple(self.spans),
             sources=tuple(self.sources),
-            span=Extent(first, first + self.length) if certain and first is not None else None,
+            span=Span(first, first + self.length) if certain and first is not None else None,
             doubtful=frozenset(self.doubtful),
         )
 
@@ -223,10 +217,10 @@ class _Joiner:
 
     def _restart(self, chunk: TextChunk, holds: bool) -> None:
         """Count places from this chunk on, after a joint that offsets did not make."""
-        self.run_start = self.extents[-1].start
-        at_end = self.extents[-1].end == self.length
+        self.run_start = self.spans[-1].start
+        at_end = self.spans[-1].end == self.length
         self.placed, self.cursor = (chunk, chunk.end) if holds and at_end else (None, None)
-        whole = self.extents[-1].end - self.extents[-1].start == len(chunk.text)
+        whole = self.spans[-1].end - self.spans[-1].start == len(chunk.text)
         self.sources[-1] = _source(chunk) if holds and whole else None
 
     def _append(self, separator: str, chunk: TextChunk, skip: int = 0) -> None:
@@ -237,7 +231,7 @@ class _Joiner:
         self._stand(start, chunk)
 
     def _stand(self, start: int, chunk: TextChunk) -> None:
-        self.extents.append(Extent(start, start + len(chunk.text)))
+        self.spans.append(Span(start, start + len(chunk.text)))
         self.sources.append(_source(chunk))
 
     def _by_offsets(self, chunk: TextChunk) -> bool:
@@ -349,15 +343,15 @@ class _Joiner:
         if shared >= MIN_OVERLAP:
             self._append("", chunk, skip=shared)
         elif len(text) >= MIN_OVERLAP and text in last:
-            self._stand(self.extents[-1].start + last.index(text), chunk)
-        elif len(self.extents) == 1 and len(last) >= MIN_OVERLAP and last in text:
+            self._stand(self.spans[-1].start + last.index(text), chunk)
+        elif len(self.spans) == 1 and len(last) >= MIN_OVERLAP and last in text:
             before = text.index(last)
-            self.extents = [Extent(before, before + len(last))]
+            self.spans = [Span(before, before + len(last))]
             self.parts, self.length = [], 0
             self._append("", chunk)
         elif (repeated := self._repeated_header(text, last)) > 0:
             self._append("", chunk, skip=repeated)
-            self.extents[-1] = Extent(self.extents[-1].start + len(_header(text)), self.extents[-1].end)
+            self.spans[-1] = Span(self.spans[-1].start + len(_header(text)), self.spans[-1].end)
         else:
             self._append(self.chunk_separator, chunk)
 

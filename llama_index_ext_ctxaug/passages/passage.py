@@ -21,7 +21,7 @@ StopReason = Literal[
     "other_document",
     "cycle",
 ]
-"""Why growth ended at a side: the wanted number reached, the document's end, a heading, the token
+"""Why expansion ended at a side: the wanted number reached, the document's end, a heading, the token
 limit, a node that the filters refuse, a node that the store has not, a link into another document,
 a link back into the chunks already taken."""
 
@@ -38,8 +38,8 @@ class Chunk:
         hops: links between it and its nearest hit; 0 for a hit.
         score: for hits and parents what they go out with, for a neighbor that of its nearest hit.
         origin: the object that came in, for a hit that goes out unchanged.
-        stopped_previous: why growth towards the start of the document ended here, if it did.
-        stopped_next: why growth towards the end of the document ended here, if it did.
+        stopped_previous: why expansion towards the start of the document ended here, if it did.
+        stopped_next: why expansion towards the end of the document ended here, if it did.
     """
 
     node: BaseNode

@@ -20,10 +20,11 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from llama_index_ext_ctxaug.passages.joining import Extent, JoinedText
+from llama_index_ext_ctxaug.passages.joining import JoinedText
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance
 from llama_index_ext_ctxaug.passages.scores import PassageScore, passage_score
+from llama_index_ext_ctxaug.passages.span import Span
 
 Marks = tuple[str, str]
 
@@ -76,7 +77,7 @@ def compose(
     tiles = joined.tiles(found)
     text, shift = joined.text, _Shift((), ("", ""))
     if marks is not None:
-        regions = _union([extent for extent, hit in zip(joined.extents, found, strict=True) if hit])
+        regions = _union([span for span, hit in zip(joined.spans, found, strict=True) if hit])
         text, shift = _mark(text, regions, marks), _Shift(regions, marks)
     span = joined.span if marks is None else None
     first, last = chunks[0], chunks[-1]
@@ -85,7 +86,7 @@ def compose(
         hits=tuple(dict.fromkeys(id_ for chunk in chunks for id_ in chunk.hits)),
         stopped_previous=first.stopped_previous,
         stopped_next=last.stopped_next,
-        pieces=tuple(_piece(chunks[number], joined, number, extent, shift) for number, extent in tiles),
+        pieces=tuple(_piece(chunks[number], joined, number, span, shift) for number, span in tiles),
         exact=joined.span is not None,
     )
     node = TextNode(
@@ -106,10 +107,10 @@ def passage_id(source_id: str | None, place: Sequence[Any], text: str) -> str:
     return str(UUID(bytes=hashlib.sha256(data).digest()[:16], version=4))
 
 
-def _piece(chunk: Chunk, joined: JoinedText, number: int, extent: Extent, shift: _Shift) -> Piece:
+def _piece(chunk: Chunk, joined: JoinedText, number: int, span: Span, shift: _Shift) -> Piece:
     source = joined.sources[number]
-    start = None if source is None else source + extent.start - joined.extents[number].start
-    moved = shift.at(extent)
+    start = None if source is None else source + span.start - joined.spans[number].start
+    moved = shift.at(span)
     return Piece(
         node_id=chunk.node.node_id,
         role=chunk.role,
@@ -118,7 +119,7 @@ def _piece(chunk: Chunk, joined: JoinedText, number: int, extent: Extent, shift:
         start=moved.start,
         end=moved.end,
         source_start=start,
-        source_end=None if start is None else start + extent.end - extent.start,
+        source_end=None if start is None else start + span.end - span.start,
     )
 
 
@@ -161,18 +162,18 @@ def _shared_settings(nodes: Sequence[BaseNode], provenance: Provenance) -> dict[
     return settings
 
 
-def _union(extents: Sequence[Extent]) -> tuple[Extent, ...]:
-    """The extents, those that overlap or touch made one."""
-    regions: list[Extent] = []
-    for extent in sorted(extents):
-        if regions and extent.start <= regions[-1].end:
-            regions[-1] = Extent(regions[-1].start, max(regions[-1].end, extent.end))
-        elif extent.start < extent.end:
-            regions.append(extent)
+def _union(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """The spans, those that overlap or touch made one."""
+    regions: list[Span] = []
+    for span in sorted(spans):
+        if regions and span.start <= regions[-1].end:
+            regions[-1] = Span(regions[-1].start, max(regions[-1].end, span.end))
+        elif span.start < span.end:
+            regions.append(span)
     return tuple(regions)
 
 
-def _mark(text: str, regions: Sequence[Extent], marks: Marks) -> str:
+def _mark(text: str, regions: Sequence[Span], marks: Marks) -> str:
     parts: list[str] = []
     place = 0
     for start, end in regions:
@@ -185,12 +186,12 @@ def _mark(text: str, regions: Sequence[Extent], marks: Marks) -> str:
 class _Shift:
     """Where text stands after marks were put around regions."""
 
-    regions: Sequence[Extent]
+    regions: Sequence[Span]
     marks: Marks
 
-    def at(self, extent: Extent) -> Extent:
-        """The new place of an extent that no mark was put into."""
-        opened = bisect_right(self.regions, extent.start, key=lambda region: region.start)
-        closed = bisect_right(self.regions, extent.start, key=lambda region: region.end)
+    def at(self, span: Span) -> Span:
+        """The new place of an span that no mark was put into."""
+        opened = bisect_right(self.regions, span.start, key=lambda region: region.start)
+        closed = bisect_right(self.regions, span.start, key=lambda region: region.end)
         moved = opened * len(self.marks[0]) + closed * len(self.marks[1])
-        return Extent(extent.start + moved, extent.end + moved)
+        return Span(span.start + moved, span.end + moved)

@@ -59,8 +59,8 @@ class Provenance(NamedTuple):
         role: neighbor or parent for a stored node, passage or window for a made one.
         hits: ids of the hits that it was added for, nearest first.
         hops: links between it and its nearest hit; 0 for made nodes.
-        stopped_previous: why growth ended on the side of the document's start, where it ended here.
-        stopped_next: why growth ended on the side of the document's end, where it ended here.
+        stopped_previous: why expansion ended on the side of the document's start, where it ended here.
+        stopped_next: why expansion ended on the side of the document's end, where it ended here.
         pieces: for made nodes, which of its characters are which node's, in order; characters between
             pieces (white space that a splitter stripped, separators, marks) belong to no node.
         exact: False for a made node whose text is not certain to be what its document has there: a hole,

@@ -8,14 +8,14 @@ from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field, model_validator
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
-from llama_index_ext_ctxaug.docstores.batch_reader import Want
+from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.engine.output import Writer
 from llama_index_ext_ctxaug.errors import ConfigurationError
-from llama_index_ext_ctxaug.expansion.expansion import Growth
+from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage, Role
 from llama_index_ext_ctxaug.passages.scores import MergedScore, best_first, merged_score, score_key
@@ -48,7 +48,7 @@ class AutoMergingPostprocessor(ContextAugmenter):
 
     **On failure**: a parent that is missing, lists no children, has no text, is of another document or is
     refused by `neighbor_filters` does not merge: its children stay, with one warning a call, or an
-    error with `strict=True`. Links that run in a ring, or that the parent's list contradicts, are none.
+    error with `strict=True`. Adjacency that run in a ring, or that the parent's list contradicts, are none.
 
     Example:
         ```python
@@ -99,23 +99,24 @@ class AutoMergingPostprocessor(ContextAugmenter):
             )
         return self
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    @override
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         counts = self.merge_rule == "budget" or self.weigh_by == "tokens"
         tokenizer = (yield from tokenizer_or_default(self.tokenizer)) if counts else None
-        merge = _Merge(self, growth, tokenizer)
-        yield from growth.reader.fetch([merge.ancestry.first_want()])
+        merge = _Merge(self, expansion, tokenizer)
+        yield from expansion.reader.fetch([merge.ancestry.first_want()])
         merge.decide()
-        while growth.reader.lacks(want := merge.want()):
-            yield from growth.reader.fetch([want])
+        while expansion.reader.lacks(want := merge.want()):
+            yield from expansion.reader.fetch([want])
             merge.decide()
         merge.report()
         merge.carry_out()
 
-    def _passages(self, growth: Growth) -> list[Passage]:
+    def _passages(self, expansion: Expansion) -> list[Passage]:
         # Nodes that are sorted anyway need no reading order, unless a budget cuts neighbors by it.
         if self.output == "nodes" and self.sort_by_score and self.token_budget is None:
-            return [Passage([chunk]) for chunk in growth.chunks.values()]
-        return super()._passages(growth)
+            return [Passage([chunk]) for chunk in expansion.chunks.values()]
+        return super()._passages(expansion)
 
     def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         if not self.sort_by_score:
@@ -130,11 +131,13 @@ class AutoMergingPostprocessor(ContextAugmenter):
 class _Merge:
     """One call: decides anew after each round of reading, and in the end puts the chunks into place."""
 
-    def __init__(self, policy: AutoMergingPostprocessor, growth: Growth, tokenizer: Tokenizer | None) -> None:
+    def __init__(
+        self, policy: AutoMergingPostprocessor, expansion: Expansion, tokenizer: Tokenizer | None
+    ) -> None:
         self.policy = policy
-        self.growth = growth
+        self.expansion = expansion
         self.tokenizer = tokenizer
-        self.ancestry = Ancestry(growth.links, {id_: chunk.node for id_, chunk in growth.hits.items()})
+        self.ancestry = Ancestry(expansion.links, {id_: chunk.node for id_, chunk in expansion.hits.items()})
         self.tree = Tree({}, {})
         self.levels: dict[str, int] = {}
         self.standing: Mapping[str, None] = {}
@@ -146,7 +149,7 @@ class _Merge:
 
     def decide(self) -> None:
         """Which parents merge, which gaps are filled, as far as can be told from the nodes in hand."""
-        hits = self.growth.hits
+        hits = self.expansion.hits
         self.tree = self.ancestry.tree(self.gaps)
         self.levels = self.tree.distances(hits)
         self.standing = self._merged()
@@ -161,36 +164,36 @@ class _Merge:
             # A child with a hit below it stays out: it would take that hit's place.
             self.gaps.update((id_, ends) for id_, ends in between.items() if id_ not in self.levels)
 
-    def want(self) -> Want:
+    def want(self) -> ReadRequest:
         """What to read before deciding again."""
         limit = self.policy.max_levels
         # Also below a node that stands: what merges there decides of what its score is the mean.
-        found = dict.fromkeys((*self.growth.hits, *self.standing))
+        found = dict.fromkeys((*self.expansion.hits, *self.standing))
         climbing = [id_ for id_ in found if limit is None or self.levels[id_] < limit]
         return self.ancestry.want(self.tree, self.standing.keys() | self.gaps.keys(), climbing, self.gaps)
 
     def report(self) -> None:
         """Note the parents of what goes out that are missing, or cannot be their parents."""
-        growth = self.growth
+        expansion = self.expansion
         for id_ in self.pieces[None]:
             parent_id = self.tree.parents.get(id_)
             if id_ in self.ancestry.unfit:
                 unfit_id, reason = self.ancestry.unfit[id_]
-                growth.refused.setdefault(unfit_id, reason)
+                expansion.refused.setdefault(unfit_id, reason)
             elif parent_id is None or self.ancestry.is_open(parent_id):
                 continue
             elif self.ancestry.node(parent_id) is None:
-                growth.missing[parent_id] = None
+                expansion.missing[parent_id] = None
             elif parent_id not in self.tree.children:
-                growth.refused.setdefault(parent_id, "no_children")
-        growth.missing.update((id_, None) for id_ in self.gaps if self.ancestry.node(id_) is None)
-        growth.stops.update(growth.refused.values())
-        if growth.missing:
-            growth.stops["missing"] += len(growth.missing)
+                expansion.refused.setdefault(parent_id, "no_children")
+        expansion.missing.update((id_, None) for id_ in self.gaps if self.ancestry.node(id_) is None)
+        expansion.stops.update(expansion.refused.values())
+        if expansion.missing:
+            expansion.stops["missing"] += len(expansion.missing)
 
     def carry_out(self) -> None:
         """Put the merged parents and the filled gaps among the chunks, in the place of what they replace."""
-        hits, scores = self.growth.hits, self._scores()
+        hits, scores = self.expansion.hits, self._scores()
         below: dict[str, list[str]] = {}
         for id_ in hits:
             way = [above for above in self.tree.above(id_) if above in self.standing]
@@ -205,10 +208,10 @@ class _Merge:
             node = self._filler(self.tree.parents[ends[0]], id_)
             if node and not any(above in self.standing for above in self.tree.above(id_)):
                 chunks[id_] = self._filled(node, ends, chunks)
-        self.growth.chunks = chunks
+        self.expansion.chunks = chunks
 
     def _merged(self) -> dict[str, None]:
-        policy, hits = self.policy, self.growth.hits
+        policy, hits = self.policy, self.expansion.hits
         if policy.merge_rule == "budget" and policy.token_budget is not None:
             by_budget = BudgetRule(policy.token_budget, self._tokens, policy.min_children, self._cost)
             ranked = sorted(hits, key=lambda id_: best_first(hits[id_]))
@@ -234,11 +237,11 @@ class _Merge:
         if parent_id in self._parents:
             return True
         node = self.ancestry.node(parent_id)
-        if node is None or parent_id in self.growth.refused:
+        if node is None or parent_id in self.expansion.refused:
             return False
-        reason = self.growth.refusal(node) if _text(node).strip() else "no_text"
+        reason = self.expansion.refusal(node) if _text(node).strip() else "no_text"
         if reason:
-            self.growth.refused[parent_id] = reason
+            self.expansion.refused[parent_id] = reason
         else:
             self._parents[parent_id] = node
         return reason is None
@@ -250,14 +253,14 @@ class _Merge:
             return None
         if node_id not in self._fillers:
             fits = self.ancestry.same_document(node, parent)
-            reason = self.growth.refusal(node) if fits else "other_document"
-            self.growth.stops.update((reason,) if reason else ())
+            reason = self.expansion.refusal(node) if fits else "other_document"
+            self.expansion.stops.update((reason,) if reason else ())
             self._fillers[node_id] = None if reason else node
         return self._fillers[node_id]
 
     def _scores(self) -> dict[str, float | None]:
         """The scores of all that stands, from below: a retrieved parent keeps the best of its two scores."""
-        scores = {id_: chunk.score for id_, chunk in self.growth.hits.items()}
+        scores = {id_: chunk.score for id_, chunk in self.expansion.hits.items()}
         replaced = [(id_, ids) for id_, ids in self.pieces.items() if id_ is not None]
         replaced.sort(key=lambda item: sum(1 for _ in self.tree.above(item[0])), reverse=True)
         for id_, ids in replaced:
@@ -266,7 +269,7 @@ class _Merge:
         return scores
 
     def _parent(self, parent_id: str, hit_ids: list[str], score: float | None) -> Chunk:
-        hits = self.growth.hits
+        hits = self.expansion.hits
         hit_ids = sorted(hit_ids, key=self.tree.path)
         hit_ids.sort(key=lambda id_: score_key(hits[id_].score), reverse=True)
         rank = min(hits[id_].rank for id_ in hit_ids)

@@ -15,6 +15,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.schema import MetadataMode, QueryBundle
+from typing_extensions import override
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
@@ -28,7 +29,7 @@ from llama_index_ext_ctxaug.directions.prompts import (
 )
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.events import DirectionsChosenEvent
-from llama_index_ext_ctxaug.expansion.expansion import Growth, Reach
+from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 
@@ -158,7 +159,8 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
     def _get_prompt_modules(self) -> PromptMixinType:
         return {}
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    @override
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         if query is None:
             raise ConfigurationError(
                 f"{self.class_name()} asks about a query: pass query_str=... or query_bundle=..., "
@@ -166,39 +168,39 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             )
         if self.num_nodes == 0:
             return
-        reaches = dict.fromkeys(growth.hits, Reach())
-        asked = list(growth.hits)
+        reaches = dict.fromkeys(expansion.hits, Reach())
+        asked = list(expansion.hits)
         for number in range(1, self.max_rounds + 1):
-            views = yield from self._view(growth, {hit_id: reaches[hit_id] for hit_id in asked})
+            views = yield from self._view(expansion, {hit_id: reaches[hit_id] for hit_id in asked})
             decisions = yield from self._decide(views, query.query_str, number)
             asked = [hit_id for hit_id in asked if decisions[hit_id].direction != "none"]
             for hit_id in asked:
                 reaches[hit_id] = self._further(reaches[hit_id], decisions[hit_id])
             if not asked:
                 break
-        yield from growth.grow(reaches)
+        yield from expansion.expand(reaches)
 
-    def _view(self, growth: Growth, reaches: Mapping[str, Reach]) -> Flow[dict[str, _View]]:
+    def _view(self, expansion: Expansion, reaches: Mapping[str, Reach]) -> Flow[dict[str, _View]]:
         """The text of each hit with what it reaches, and whether a chunk more can be had; one read."""
         further = {
             hit_id: Reach(previous=reach.previous + 1, next=reach.next + 1)
             for hit_id, reach in reaches.items()
         }
-        walks = yield from growth.walk(further)
+        walks = yield from expansion.walk(further)
         reached = {(walk.hit_id, walk.direction): walk.node_ids for walk in walks}
         views: dict[str, _View] = {}
         for hit_id, reach in reaches.items():
             before, after = reached.get((hit_id, "previous"), []), reached.get((hit_id, "next"), [])
             run = [*reversed(before[: reach.previous]), hit_id, *after[: reach.next]]
-            nodes = [node for id_ in run if (node := growth.reader.node(id_)) is not None]
+            nodes = [node for id_ in run if (node := expansion.reader.node(id_)) is not None]
             text = "\n\n".join(node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes)
             beyond = [*before[reach.previous :], *after[reach.next :]]
-            views[hit_id] = _View(text, more=any(self._is_worth_a_call(id_, growth) for id_ in beyond))
+            views[hit_id] = _View(text, more=any(self._is_worth_a_call(id_, expansion) for id_ in beyond))
         return views
 
-    def _is_worth_a_call(self, neighbor_id: str, growth: Growth) -> bool:
+    def _is_worth_a_call(self, neighbor_id: str, expansion: Expansion) -> bool:
         """Whether growing on to this node can change the output: one more hit, and no further, can not."""
-        return self.num_nodes > 1 or self.max_rounds > 1 or neighbor_id not in growth.hits
+        return self.num_nodes > 1 or self.max_rounds > 1 or neighbor_id not in expansion.hits
 
     def _further(self, reach: Reach, decision: Decision) -> Reach:
         previous = self.num_nodes if decision.direction in ("previous", "both") else 0

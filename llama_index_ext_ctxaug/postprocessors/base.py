@@ -20,24 +20,24 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 
-from llama_index_ext_ctxaug.budget.fit import Filling, keep, mark_cuts
+from llama_index_ext_ctxaug.budget.fit import BudgetFit, keep, mark_cuts
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget
-from llama_index_ext_ctxaug.docstores.batch_reader import NodeReader, Want
+from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest
 from llama_index_ext_ctxaug.engine.output import OutputOptions, Writer
 from llama_index_ext_ctxaug.errors import ContextAugmentationError, MissingNodeError, RefusedNodeError
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
-    is_observed,
+    has_listeners,
 )
-from llama_index_ext_ctxaug.expansion.expansion import Growth
+from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.expansion.filters import NeighborFilter, node_filter
 from llama_index_ext_ctxaug.expansion.walk import Filter
 from llama_index_ext_ctxaug.flow import Flow, arun, run
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.provenance import Provenance, read_provenance, with_provenance
 from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score, score_key
-from llama_index_ext_ctxaug.structure.adjacency import Links
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency
 from llama_index_ext_ctxaug.structure.pages import PageOrder
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def _explain_wrong_docstore(value: Any) -> Any:
 class ContextAugmenter(FlowPostprocessor, OutputOptions):
     """The engine of all augmenters that read a docstore; a subclass is one policy.
 
-    A subclass implements `_choose`: it calls `growth.grow(...)` or edits `growth.chunks`, and the
+    A subclass implements `expand`: it calls `expansion.expand(...)` or edits `expansion.chunks`, and the
     engine does the rest: distinct hits, reading, order, scores, warnings, events, output.
 
     **Guarantees**: every distinct hit goes out exactly once with its own (best) score, as the very
@@ -100,7 +100,7 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
     the worst first, with a warning. A node that an augmenter added or made does not grow again.
 
     **On failure**: what the docstore raises is raised, unless `on_store_error="return_hits"`; a neighbor
-    that is not in the docstore ends the growth there, with one warning a call, unless `strict=True`.
+    that is not in the docstore ends the expansion there, with one warning a call, unless `strict=True`.
     """
 
     docstore: Annotated[BaseDocumentStore, BeforeValidator(_explain_wrong_docstore)] = Field(
@@ -159,43 +159,43 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
             return getattr(value, "__qualname__", repr(type(value)))
         return value
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         """The policy: decide which chunks go out, by growing from the hits or by editing the chunks.
 
         A policy that reads nothing may be a plain method that returns None.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no policy: it has no _choose")
+        raise NotImplementedError(f"{type(self).__name__} has no policy: it has no expand")
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         hits = distinct_hits(nodes)
         if not hits:
             return []
         name = self.class_name()
-        if observed := is_observed(dispatcher):
+        if observed := has_listeners(dispatcher):
             dispatcher.event(
                 ContextAugmentationStartEvent(
                     augmenter=name, num_hits=len(hits), query_str=query.query_str if query else None
                 )
             )
-        growth = self._new_growth(hits)
-        writer = Writer(self, growth, self._emit)
+        expansion = self._new_expansion(hits)
+        writer = Writer(self, expansion, self._emit)
         try:
-            choosing: Flow[None] | None = self._choose(growth, query)
+            choosing: Flow[None] | None = self.expand(expansion, query)
             if choosing is not None:
                 yield from choosing
-            yield from self._report_missing(growth)
-            passages = self._passages(growth)
-            yield from growth.reader.fetch([Want(nodes=writer.frames_to_read(passages))])
+            yield from self._report_missing(expansion)
+            passages = self._passages(expansion)
+            yield from expansion.reader.fetch([ReadRequest(nodes=writer.frames_to_read(passages))])
         except Exception as error:
-            if error is not growth.reader.error or self.on_store_error == "raise":
+            if error is not expansion.reader.error or self.on_store_error == "raise":
                 raise
             logger.error("%s: the docstore failed, the hits go out alone: %r", name, error)  # noqa: TRY400
-            growth.chunks = dict(hits)
-            passages = self._passages(growth)
+            expansion.chunks = dict(hits)
+            passages = self._passages(expansion)
         yield from writer.prepare()
         filling = writer.fit(passages)
         if filling is not None:
-            passages = self._cut(growth, passages, filling)
+            passages = self._cut(expansion, passages, filling)
         result = self._output(passages, writer)
         if observed:
             dispatcher.event(
@@ -206,31 +206,31 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
                     added_node_ids=[
                         c.node.id_ for p in passages for c in p.chunks if c.origin is None and c.role != "hit"
                     ],
-                    reads=growth.reader.reads,
-                    rounds=growth.reader.rounds,
+                    reads=expansion.reader.reads,
+                    round_trips=expansion.reader.round_trips,
                     tokens=filling.tokens if filling else None,
-                    stop_reasons=dict(growth.stops),
+                    stop_reasons=dict(expansion.stops),
                     details=budget_details(filling),
                 )
             )
         return result
 
-    def _new_growth(self, hits: dict[str, Chunk]) -> Growth:
-        reader = NodeReader(
+    def _new_expansion(self, hits: dict[str, Chunk]) -> Expansion:
+        reader = BatchReader(
             self.docstore,
             {id_: chunk.node for id_, chunk in hits.items()},
             max_concurrency=self.max_concurrency,
             timeout=self.timeout,
         )
         pages = PageOrder(reader, self.document_key, self.page_key) if self.document_key else None
-        links = Links(
+        links = Adjacency(
             reader,
             repair=self.repair_links,
             previous_key=self.previous_id_key,
             next_key=self.next_id_key,
             pages=pages,
         )
-        return Growth(hits, links, self._filter())
+        return Expansion(hits, links, self._filter())
 
     def _filter(self) -> Filter | None:
         passes = node_filter(self.neighbor_filters)
@@ -238,22 +238,22 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
             return None
         return lambda node: None if passes(node) else "filter"
 
-    def _passages(self, growth: Growth) -> list[Passage]:
+    def _passages(self, expansion: Expansion) -> list[Passage]:
         """The chunks as they go out: in reading order, those that touch joined."""
-        return growth.passages()
+        return expansion.passages()
 
     def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         """The nodes that go out, of the passages that are left after the budget."""
         return writer.write(passages)
 
-    def _cut(self, growth: Growth, passages: list[Passage], filling: Filling) -> list[Passage]:
+    def _cut(self, expansion: Expansion, passages: list[Passage], filling: BudgetFit) -> list[Passage]:
         """Only what the budget holds, with a warning where that is not as wanted."""
         # A policy that says what chunks are worth means to drop hits: that is no reason to warn.
-        reported = filling if growth.worth is None else replace(filling, dropped_hits=())
+        reported = filling if expansion.priority is None else replace(filling, dropped_hits=())
         report_budget(self.class_name(), self.token_budget, reported)
         sides = mark_cuts(passages, filling.kept)
         if sides:
-            growth.stops["budget"] += sides
+            expansion.stops["budget"] += sides
         return keep(passages, filling.kept)
 
     def _emit(self, chunk: Chunk) -> NodeWithScore:
@@ -267,11 +267,11 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
             score = neighbor_score(score, chunk.hops, self.neighbor_score, self.score_decay)
         return NodeWithScore(node=with_provenance(chunk.node, provenance), score=score)
 
-    def _report_missing(self, growth: Growth) -> Flow[None]:
+    def _report_missing(self, expansion: Expansion) -> Flow[None]:
         """One warning, or with `strict` an error, for all that is not there or could not be taken."""
-        reader, hits = growth.reader, growth.hits
+        reader, hits = expansion.reader, expansion.hits
         if reader.stored and all(node is None for node in reader.stored.values()):
-            yield from reader.fetch([Want(copies=list(hits))])
+            yield from reader.fetch([ReadRequest(copies=list(hits))])
             if all(reader.copy(id_) is None for id_ in hits):
                 self._complain(
                     f"0 of {len(hits)} hits are in this docstore, so no neighbor can be found. A vector "
@@ -280,19 +280,19 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
                 )
                 return
         problems = []
-        if growth.missing:
-            first = next(iter(growth.missing))
+        if expansion.missing:
+            first = next(iter(expansion.missing))
             problems.append(
-                f"{len(growth.missing)} linked nodes are not in the docstore (the first is {first!r}); "
-                "growth ended there"
+                f"{len(expansion.missing)} linked nodes are not in the docstore (the first is {first!r}); "
+                "expansion ended there"
             )
-        if growth.refused:
-            first, reason = next(iter(growth.refused.items()))
+        if expansion.refused:
+            first, reason = next(iter(expansion.refused.items()))
             problems.append(
-                f"{len(growth.refused)} linked nodes could not be taken (the first is {first!r}: {reason})"
+                f"{len(expansion.refused)} linked nodes could not be taken (the first is {first!r}: {reason})"
             )
         if problems:
-            self._complain("; ".join(problems), MissingNodeError if growth.missing else RefusedNodeError)
+            self._complain("; ".join(problems), MissingNodeError if expansion.missing else RefusedNodeError)
 
     def _complain(self, message: str, error: type[ContextAugmentationError] = MissingNodeError) -> None:
         if self.strict:

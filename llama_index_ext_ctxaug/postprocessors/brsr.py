@@ -30,7 +30,7 @@ JOINT_TOKENS = 2
 class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
     """Bidirectional recursive semantic reordering: the best windows of the sections around all hits.
 
-    For hits of one retriever or several: each grows both ways to a heading or `expansion_tokens`; growths
+    For hits of one retriever or several: each grows both ways to a heading or `expansion_tokens`; expansions
     that meet become one passage, in document order; passages are cut again into windows of `window_tokens`
     at `stride_tokens`; the windows are reranked against the question, and the best `top_n` go out. The steps
     are `SectionPostprocessor`, `SlidingWindowPostprocessor` and `RerankPostprocessor`; their parameters are
@@ -58,7 +58,7 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
     """
 
     output: Literal["passages"] = Field(
-        default="passages", description="Growths that meet become one passage, which is cut into windows."
+        default="passages", description="Expansions that meet become one passage, which is cut into windows."
     )
     top_k: int | None = Field(default=None, ge=1, description="Most hits to grow from; None for all.")
     max_context_tokens: Annotated[int, Field(ge=1)] | Literal["llm"] | None = Field(

@@ -21,13 +21,14 @@ from llama_index.core.schema import (
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
-    is_observed,
+    has_listeners,
 )
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.joining import Extent, JoinedText, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import JoinedText, TextChunk, join_texts
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance
+from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
 from llama_index_ext_ctxaug.structure.relationships import related_id
 from llama_index_ext_ctxaug.windows.metadata_windows import Placed, Window, merge_windows
@@ -97,7 +98,7 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         if not hits:
             return []
         name = self.class_name()
-        if observed := is_observed(dispatcher):
+        if observed := has_listeners(dispatcher):
             question = query.query_str if query else None
             dispatcher.event(
                 ContextAugmentationStartEvent(augmenter=name, num_hits=len(hits), query_str=question)
@@ -117,7 +118,7 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
                     num_nodes=len(result),
                     added_node_ids=[],
                     reads=0,
-                    rounds=0,
+                    round_trips=0,
                 )
             )
         return result
@@ -210,13 +211,13 @@ def _joined(windows: Sequence[Window], starts: Sequence[int]) -> JoinedText:
             chunks.append(TextChunk(window.text, start, end))
             reach = end
     text = join_texts(chunks).text
-    extents: list[Extent] = []
+    spans: list[Span] = []
     for window, start in zip(windows, starts, strict=True):
         place, own = window.own_place, window.own.strip()
-        inner = Extent(0, len(window.text)) if place is None else Extent(place, place + len(own))
-        extents.append(Extent(start + inner.start, start + inner.end))
+        inner = Span(0, len(window.text)) if place is None else Span(place, place + len(own))
+        spans.append(Span(start + inner.start, start + inner.end))
     sources = [window.own_start if window.own_place is not None else None for window in windows]
-    return JoinedText(text, tuple(extents), tuple(sources), span=None, doubtful=frozenset())
+    return JoinedText(text, tuple(spans), tuple(sources), span=None, doubtful=frozenset())
 
 
 def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:

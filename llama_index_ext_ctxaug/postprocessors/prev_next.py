@@ -6,8 +6,9 @@ from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import QueryBundle
+from typing_extensions import override
 
-from llama_index_ext_ctxaug.expansion.expansion import Growth, Reach
+from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 
@@ -44,11 +45,12 @@ class PrevNextNodePostprocessor(ContextAugmenter):
         default=None, ge=0, description="Chunks to add after each hit, whatever `num_nodes` and `mode` say."
     )
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    @override
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         reach = Reach(
             previous=self._count(self.num_previous, "previous"), next=self._count(self.num_next, "next")
         )
-        yield from growth.grow(dict.fromkeys(growth.hits, reach))
+        yield from expansion.expand(dict.fromkeys(expansion.hits, reach))
 
     def _count(self, count: int | None, side: Literal["previous", "next"]) -> int:
         if count is not None:

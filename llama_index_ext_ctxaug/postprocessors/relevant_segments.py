@@ -10,22 +10,23 @@ from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, QueryBundle
+from typing_extensions import override
 
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
-from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Expansion, Reach
 from llama_index_ext_ctxaug.expansion.sections import SectionSide
-from llama_index_ext_ctxaug.expansion.walk import Limit
+from llama_index_ext_ctxaug.expansion.walk import StopCondition
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.selection.relevance import (
     RSEParameters,
+    normalized_scores,
     query_terms,
     rse,
     rse_preset,
     rse_value,
     spread,
-    standing,
     term_shares,
 )
 from llama_index_ext_ctxaug.structure.adjacency import Direction
@@ -109,40 +110,43 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         description="RSE: metadata key of hits that tells by which of several queries a hit was found.",
     )
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    @override
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         if self.method == "documents":
-            yield from self._whole_documents(growth)
+            yield from self._whole_documents(expansion)
             return
         # What an augmenter before this one added is a candidate, and no hit beside those that it came with.
-        hits = [hit for hit in growth.hits.values() if hit.role == "hit"] or list(growth.hits.values())
+        hits = [hit for hit in expansion.hits.values() if hit.role == "hit"] or list(expansion.hits.values())
         heights = dict(
-            zip([hit.node.id_ for hit in hits], standing([hit.score for hit in hits]), strict=True)
+            zip([hit.node.id_ for hit in hits], normalized_scores([hit.score for hit in hits]), strict=True)
         )
         if self.method == "spread":
-            yield from self._spread(growth, heights, query_terms(query.query_str) if query else [])
+            yield from self._spread(expansion, heights, query_terms(query.query_str) if query else [])
         else:
-            yield from self._rse(growth, heights)
+            yield from self._rse(expansion, heights)
 
-    def _spread(self, growth: Growth, heights: dict[str, float], terms: Sequence[str]) -> Flow[None]:
+    def _spread(self, expansion: Expansion, heights: dict[str, float], terms: Sequence[str]) -> Flow[None]:
         """Grow hits by what they are worth alone; then what each candidate is worth beside the others."""
         sections = Sections(kinds=self.heading_kinds)
-        own = _own_relevance(list(growth.hits.values()), heights, terms)
+        own = _own_relevance(list(expansion.hits.values()), heights, terms)
         most = max(own)
         reaches: dict[str, Reach] = {}
-        for (id_, hit), value in zip(growth.hits.items(), own, strict=True):
+        for (id_, hit), value in zip(expansion.hits.items(), own, strict=True):
             hops = round(self.reach * math.sqrt(value / most))
             reaches[id_] = Reach(hops, hops, _within_section(sections, hit.node))
-        yield from growth.grow(reaches)
-        runs = growth.passages()
+        yield from expansion.expand(reaches)
+        runs = expansion.passages()
         chunks = [chunk for run in runs for chunk in run.chunks]
         own = _own_relevance(chunks, heights, terms)
-        worth = chain.from_iterable(spread(part) for part in _in_sections(runs, own, sections))
-        growth.worth = {chunk.node.node_id: value for chunk, value in zip(chunks, worth, strict=True)}
+        priority = chain.from_iterable(spread(part) for part in _in_sections(runs, own, sections))
+        expansion.priority = {
+            chunk.node.node_id: value for chunk, value in zip(chunks, priority, strict=True)
+        }
 
-    def _rse(self, growth: Growth, heights: dict[str, float]) -> Flow[None]:
+    def _rse(self, expansion: Expansion, heights: dict[str, float]) -> Flow[None]:
         """Only the chunks of the chosen segments are left: those of the segment taken first, first."""
         parameters = self._rse_parameters()
-        hits = [growth.hits[id_] for id_ in heights]
+        hits = [expansion.hits[id_] for id_ in heights]
         scores = _relevance(hits, heights, parameters)
         queries = _ranks(hits, self.query_key)
 
@@ -152,8 +156,8 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         # Segments begin and end with chunks that are not worth less than nothing: others need no neighbors.
         best = map(max, zip(*values(hits), strict=True))
         ends = [id_ for id_, value in zip(heights, best, strict=True) if value >= 0]
-        yield from growth.grow(dict.fromkeys(ends, Reach(self.reach, self.reach)))
-        runs = growth.passages()
+        yield from expansion.expand(dict.fromkeys(ends, Reach(self.reach, self.reach)))
+        runs = expansion.passages()
         chunks = [chunk for run in runs for chunk in run.chunks]
         segments = rse(
             values(chunks),
@@ -171,12 +175,14 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
                 self.class_name(),
                 parameters.minimum_value,
             )
-        growth.worth = {
+        expansion.priority = {
             chunk.node.node_id: -float(turn)
             for turn, segment in enumerate(segments)
             for chunk in chunks[segment.start : segment.end]
         }
-        growth.chunks = {id_: chunk for id_, chunk in growth.chunks.items() if id_ in growth.worth}
+        expansion.chunks = {
+            id_: chunk for id_, chunk in expansion.chunks.items() if id_ in expansion.priority
+        }
 
     def _rse_parameters(self) -> RSEParameters:
         preset = rse_preset(self.preset)
@@ -187,21 +193,21 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
             }
         )
 
-    def _whole_documents(self, growth: Growth) -> Flow[None]:
-        documents = {growth.links.document(hit.node) for hit in growth.hits.values()}
+    def _whole_documents(self, expansion: Expansion) -> Flow[None]:
+        documents = {expansion.links.document(hit.node) for hit in expansion.hits.values()}
         if len(documents) > MAX_WHOLE_DOCUMENTS:
             return
-        yield from growth.grow(dict.fromkeys(growth.hits, Reach(UNBOUNDED, UNBOUNDED)))
+        yield from expansion.expand(dict.fromkeys(expansion.hits, Reach(UNBOUNDED, UNBOUNDED)))
         if self.token_budget is None:
             return
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
-        if sum(len(tokenizer(_text(chunk))) for chunk in growth.chunks.values()) > self.token_budget:
-            for run in growth.passages():
+        if sum(len(tokenizer(_text(chunk))) for chunk in expansion.chunks.values()) > self.token_budget:
+            for run in expansion.passages():
                 places = [place for place, chunk in enumerate(run.chunks) if chunk.role == "hit"]
                 for place, chunk in enumerate(run.chunks):
                     # Contradicting links can leave a run without a hit: nothing of it is between hits.
                     if not places or not places[0] <= place <= places[-1]:
-                        del growth.chunks[chunk.node.node_id]
+                        del expansion.chunks[chunk.node.node_id]
 
 
 def _own_relevance(chunks: Sequence[Chunk], heights: dict[str, float], terms: Sequence[str]) -> list[float]:
@@ -213,8 +219,8 @@ def _own_relevance(chunks: Sequence[Chunk], heights: dict[str, float], terms: Se
     ]
 
 
-def _within_section(sections: Sections, hit: BaseNode) -> Callable[[Direction], Limit]:
-    """Growth of a hit ends where its section does."""
+def _within_section(sections: Sections, hit: BaseNode) -> Callable[[Direction], StopCondition]:
+    """Expansion of a hit ends where its section does."""
     return lambda direction: SectionSide(sections, lambda node: 0, 0, direction, hit)
 
 

@@ -8,10 +8,11 @@ from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, QueryBundle
+from typing_extensions import override
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
-from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Growth, Reach
+from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Expansion, Reach
 from llama_index_ext_ctxaug.expansion.sections import Ends, SectionSide, any_level, node_text
 from llama_index_ext_ctxaug.expansion.walk import Walk
 from llama_index_ext_ctxaug.flow import Flow
@@ -29,7 +30,7 @@ MAX_READ_AHEAD = 64
 class SectionPostprocessor(ContextAugmenter):
     """Adds to each hit the rest of its section: the chunks before and after it, up to a heading.
 
-    Growth ends at a heading, at the document's end, where `neighbor_filters` refuse a chunk, or before the
+    Expansion ends at a heading, at the document's end, where `neighbor_filters` refuse a chunk, or before the
     chunk that would take one side above `expansion_tokens`. The section's own heading is included. A table,
     a list or fenced code that the token limit would cut is left out whole, where it begins behind the hit.
 
@@ -76,20 +77,21 @@ class SectionPostprocessor(ContextAugmenter):
         description="Finds the headings of a node instead: a list of them, a level, or None.",
     )
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    @override
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         if not self.expansion_tokens:
             return
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
         count = _counter(tokenizer)
         sections = Sections(self.heading_kinds, self.section_keys, self.heading_tag_keys, self.heading_finder)
         sides: dict[tuple[str, Direction], SectionSide] = {}
-        ahead = self._read_ahead([count(chunk.node) for chunk in growth.hits.values()])
+        ahead = self._read_ahead([count(chunk.node) for chunk in expansion.hits.values()])
         reaches: dict[str, Reach] = {}
-        for id_, chunk in growth.hits.items():
+        for id_, chunk in expansion.hits.items():
             opens = sections.opening(chunk.node) is not None
             if opens:
                 chunk.stopped_previous = "heading"
-                growth.stops["heading"] += 1
+                expansion.stops["heading"] += 1
             for direction in ("previous", "next"):
                 sides[id_, direction] = SectionSide(
                     sections,
@@ -105,9 +107,9 @@ class SectionPostprocessor(ContextAugmenter):
                 limit=_limits(sides, id_),
                 read_ahead=ahead,
             )
-        walks = yield from growth.walk(reaches)
+        walks = yield from expansion.walk(reaches)
         self._shorten(walks, sides)
-        growth.take(walks)
+        expansion.take(walks)
         self._warn_if_nothing_fits(walks, sides)
 
     def _ends(self, sections: Sections, hit: BaseNode) -> Ends:

@@ -112,7 +112,7 @@ def cut_into_windows(
             num_nodes=len(result),
             added_node_ids=[window.node.node_id for window in result if id(window) not in came],
             reads=0,
-            rounds=0,
+            round_trips=0,
         )
     )
     return result

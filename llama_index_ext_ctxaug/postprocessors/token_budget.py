@@ -15,7 +15,7 @@ from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budge
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
-    is_observed,
+    has_listeners,
 )
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
@@ -67,7 +67,7 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         if not chunks:
             return []
         name = self.class_name()
-        if observed := is_observed(dispatcher):
+        if observed := has_listeners(dispatcher):
             dispatcher.event(
                 ContextAugmentationStartEvent(
                     augmenter=name, num_hits=len(chunks), query_str=query.query_str if query else None
@@ -100,7 +100,7 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
                     num_nodes=len(result),
                     added_node_ids=[],
                     reads=0,
-                    rounds=0,
+                    round_trips=0,
                     tokens=filling.tokens,
                     stop_reasons={"budget": len(chunks) - len(result)} if len(result) < len(chunks) else {},
                     details=budget_details(filling),

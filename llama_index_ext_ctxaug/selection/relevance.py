@@ -170,7 +170,7 @@ def _best_segment(
     return best
 
 
-def standing(scores: Sequence[float | None]) -> list[float]:
+def normalized_scores(scores: Sequence[float | None]) -> list[float]:
     """How high each hit stands in its pool, whatever the scale of the scores.
 
     Args:

@@ -7,7 +7,7 @@
 5. ids in metadata (`prev_id`/`next_id`, AutoRAG's convention);
 6. with `document_key`: the neighboring page of the same file.
 
-Every search is a `Task`: it yields what it wants in hand and reads nothing itself, so that the
+Every search is a `Search`: it yields what it wants in hand and reads nothing itself, so that the
 searches of all hits advance together and share each read.
 """
 
@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeRelationship, TextNode
 
-from llama_index_ext_ctxaug.docstores.batch_reader import NodeReader, Task, Want
+from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest, Search
 from llama_index_ext_ctxaug.structure.pages import PageOrder
 from llama_index_ext_ctxaug.structure.relationships import Relations, related_ids, relations
 
@@ -45,7 +45,7 @@ class Follower(NamedTuple):
 
 
 @dataclass
-class Links:
+class Adjacency:
     """The ladder, over the nodes that one call has in hand.
 
     Attributes:
@@ -56,7 +56,7 @@ class Links:
         pages: order of the pages of a file, rung 6; None where each document stands alone.
     """
 
-    reader: NodeReader
+    reader: BatchReader
     repair: bool = True
     previous_key: str = "prev_id"
     next_key: str = "next_id"
@@ -82,7 +82,7 @@ class Links:
         self._relations[node_id] = own
         return own
 
-    def with_copy(self, node: BaseNode, also: Want = Want()) -> Task[Relations]:  # noqa: B008
+    def with_copy(self, node: BaseNode, also: ReadRequest = ReadRequest()) -> Search[Relations]:  # noqa: B008
         """Bring the store's copy of a node into hand, with what else is wanted; its relations after that."""
         yield also._replace(copies=(node.id_,))
         self._relations.pop(node.id_, None)
@@ -105,7 +105,7 @@ class Links:
         """The id of the parent, from the store's copy where the node has lost it."""
         return self.relations(node).parent
 
-    def beside(self, node: BaseNode, direction: Direction) -> Task[Follower]:
+    def beside(self, node: BaseNode, direction: Direction) -> Search[Follower]:
         """Search for the node beside this one.
 
         Args:
@@ -132,7 +132,7 @@ class Links:
             id_ = yield from self.pages.across(node, _STEP[direction], self.source(node))
         return Follower(id_, repaired=True)
 
-    def needed(self, node: BaseNode, direction: Direction) -> Want:
+    def needed(self, node: BaseNode, direction: Direction) -> ReadRequest:
         """All that the rungs ask for: reading on suspicion costs a key, reading in turn a round trip."""
         ids = (
             self.parent(node),
@@ -140,7 +140,7 @@ class Links:
             self._named_in_metadata(node, direction),
         )
         source = self.source(node)
-        return Want(
+        return ReadRequest(
             nodes=[id_ for id_ in ids if id_ is not None],
             documents=(source,) if source is not None else (),
         )
@@ -155,23 +155,23 @@ class Links:
             follower: Follower = stop.value
             return follower.node_id
 
-    def _among_siblings(self, node: BaseNode, direction: Direction) -> Task[str | None]:
+    def _among_siblings(self, node: BaseNode, direction: Direction) -> Search[str | None]:
         parent_id = self.parent(node)
         if parent_id is None:
             return None
-        yield Want(nodes=(parent_id,))
+        yield ReadRequest(nodes=(parent_id,))
         parent = self.reader.node(parent_id)
         if parent is None:
             return None
         siblings = related_ids(parent, NodeRelationship.CHILD)
         return _at(siblings, node.node_id, _STEP[direction])
 
-    def _in_document_order(self, node: BaseNode, direction: Direction) -> Task[str | None]:
+    def _in_document_order(self, node: BaseNode, direction: Direction) -> Search[str | None]:
         """The document's list of nodes, where links confirm it; else the node whose link names this one."""
         source = self.source(node)
         if source is None or self._ends_here(node, direction):
             return None
-        yield Want(documents=(source,))
+        yield ReadRequest(documents=(source,))
         order = self.reader.documents.get(source)
         if order is None or len(order.ids) < 2:
             return None
@@ -179,18 +179,18 @@ class Links:
         if place is not None:
             beside = place + _STEP[direction]
             if 0 <= beside < len(order.ids):
-                yield Want(nodes=(order.ids[beside],))
+                yield ReadRequest(nodes=(order.ids[beside],))
                 candidate = self.reader.node(order.ids[beside])
                 if candidate is not None and self._confirms(node, candidate, direction):
                     return candidate.node_id
             elif self._unlinked(node) and not _has_offsets(node):
                 inward = order.ids[place - _STEP[direction]]
-                yield Want(nodes=(inward,))
+                yield ReadRequest(nodes=(inward,))
                 inner = self.reader.node(inward)
                 if inner is not None and inward != node.node_id and self._unlinked(inner):
                     return None  # no node has links, so the list's end is the document's
         start = max(0, min((place or 0) - MAX_DOCUMENT_SCAN // 2, len(order.ids) - MAX_DOCUMENT_SCAN))
-        document = Want(nodes=order.ids[start : start + MAX_DOCUMENT_SCAN])
+        document = ReadRequest(nodes=order.ids[start : start + MAX_DOCUMENT_SCAN])
         yield document
         if self.reader.lacks(document):
             return None

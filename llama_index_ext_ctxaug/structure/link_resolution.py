@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 
 from llama_index.core.schema import BaseNode, NodeRelationship
 
+from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.document_order import LinkProblem, ProblemKind, Sequences
 from llama_index_ext_ctxaug.structure.relationships import related_ids
-
-Edge = tuple[str, str]
-"""Two node ids: the second follows the first directly."""
 
 
 @dataclass

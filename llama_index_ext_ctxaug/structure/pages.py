@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeRelationship
 
-from llama_index_ext_ctxaug.docstores.batch_reader import NodeReader, Task, Want
+from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest, Search
 from llama_index_ext_ctxaug.structure.relationships import related_id
 
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
@@ -38,7 +38,7 @@ def _roman_value(text: str) -> int:
 class PageOrder:
     """Which page-document comes before or after another one of the same file.
 
-    Reads the store's list of all documents, once a call and only where growth reaches the end of a
+    Reads the store's list of all documents, once a call and only where expansion reaches the end of a
     page: that one read grows with the store.
 
     Attributes:
@@ -47,7 +47,7 @@ class PageOrder:
         page_key: metadata key that orders the documents of a file, for instance `page_label`.
     """
 
-    reader: NodeReader
+    reader: BatchReader
     document_key: str
     page_key: str
     _files: dict[str, list[str]] | None = field(default=None)
@@ -61,7 +61,7 @@ class PageOrder:
         """Where the page of a node stands among the pages of its file; equal for pages without a label."""
         return page_key(node.metadata.get(self.page_key, ""))
 
-    def across(self, node: BaseNode, step: int, source: str | None) -> Task[str | None]:
+    def across(self, node: BaseNode, step: int, source: str | None) -> Search[str | None]:
         """The chunk at the near edge of the neighboring page; None where the file ends.
 
         Args:
@@ -72,16 +72,16 @@ class PageOrder:
         file = self.file(node)
         if file is None or source is None:
             return None
-        yield Want(all_documents=True)
+        yield ReadRequest(all_documents=True)
         pages = self._pages(file)
         if source not in pages:
             return None
         place = pages.index(source) + step
         while 0 <= place < len(pages):
-            yield Want(documents=(pages[place],))
+            yield ReadRequest(documents=(pages[place],))
             order = self.reader.documents.get(pages[place])
             ids = order.ids if order else ()
-            yield Want(nodes=ids)
+            yield ReadRequest(nodes=ids)
             edge = self._edge(ids, step)
             if edge is not None:
                 return edge

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from llama_index.core.schema import BaseNode, NodeRelationship
 
-from llama_index_ext_ctxaug.docstores.batch_reader import Want
+from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.selection.auto_merge import Children, Tree
-from llama_index_ext_ctxaug.structure.adjacency import Links
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency
 from llama_index_ext_ctxaug.structure.relationships import related_ids
 
 
@@ -23,7 +23,7 @@ class Ancestry:
         unfit: by the id of a child, the parent that it names and why that cannot be its parent.
     """
 
-    links: Links
+    links: Adjacency
     hits: Mapping[str, BaseNode]
     unfit: dict[str, tuple[str, str]] = field(default_factory=dict)
     _children: dict[str, Children] = field(default_factory=dict)
@@ -74,10 +74,10 @@ class Ancestry:
             else:
                 self._judge(id_, above, todo)
 
-    def first_want(self) -> Want:
+    def first_want(self) -> ReadRequest:
         """What to read before anything can be decided: the parents of the hits."""
         self._learn([*self.hits])
-        return Want(nodes=list(self._stated.values()), copies=list(self._copies_wanted))
+        return ReadRequest(nodes=list(self._stated.values()), copies=list(self._copies_wanted))
 
     def _judge(self, child_id: str, parent_id: str, todo: list[str]) -> None:
         """Take up a link whose parent was looked for, if the parent fits; and go on from the parent."""
@@ -101,7 +101,7 @@ class Ancestry:
 
     def want(
         self, tree: Tree, standing: Collection[str], climbing: Iterable[str], gaps: Iterable[str]
-    ) -> Want:
+    ) -> ReadRequest:
         """What to read in the next round.
 
         Args:
@@ -112,7 +112,9 @@ class Ancestry:
         """
         parents = (tree.parents[id_] for id_ in climbing if id_ in tree.parents)
         nodes = dict.fromkeys((*parents, *self._hidden_ancestors(tree, standing), *gaps))
-        return Want(nodes=[id_ for id_ in nodes if self.is_open(id_)], copies=list(self._copies_wanted))
+        return ReadRequest(
+            nodes=[id_ for id_ in nodes if self.is_open(id_)], copies=list(self._copies_wanted)
+        )
 
     def _hidden_ancestors(self, tree: Tree, standing: Collection[str]) -> Iterator[str]:
         """Unread nodes over which a hit may turn out to be below another node that stands.

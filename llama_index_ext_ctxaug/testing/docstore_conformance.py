@@ -23,12 +23,12 @@ class Outcome(NamedTuple):
 
     Attributes:
         nodes: the nodes that went out.
-        rounds: reads of the docstore, one after another.
+        round_trips: reads of the docstore, one after another.
         reads: keys that were read.
     """
 
     nodes: list[NodeWithScore]
-    rounds: int
+    round_trips: int
     reads: int
 
     @property
@@ -83,7 +83,7 @@ class DocstoreConformance:
         found = [hit for chain in documents for hit in hits(chain, [2, 3, 8])]
         for hops in (1, 2):
             outcome = _both_ways(docstore, found, num_nodes=hops, mode="both")
-            assert outcome.rounds <= hops
+            assert outcome.round_trips <= hops
             assert outcome.reads <= 12 * len(documents)
             assert len(outcome.ids) == len(set(outcome.ids)) == 5 * len({*_around([2, 3, 8], hops)})
 
@@ -93,7 +93,7 @@ class DocstoreConformance:
         docstore = _filled(make_docstore, chain)
         outcome = _both_ways(docstore, hits(chain, [10, 40]), num_nodes=9, mode="both")
         assert outcome.ids == _ids([*chain[1:20], *chain[31:50]])
-        assert outcome.rounds <= 2
+        assert outcome.round_trips <= 2
 
     def test_order_of_adding_does_not_matter(self, make_docstore: MakeDocstore) -> None:
         """Nodes that were added in another order than that of the document are found by their links."""
@@ -114,7 +114,7 @@ class DocstoreConformance:
         assert outcome.ids == _ids(chain[3:8])
 
     def test_missing_nodes_end_growth(self, make_docstore: MakeDocstore) -> None:
-        """Where a linked node is not in the docstore growth ends, and nothing is raised."""
+        """Where a linked node is not in the docstore expansion ends, and nothing is raised."""
         chain = linked_document(9)
         docstore = _filled(make_docstore, chain)
         docstore.delete_document(chain[6].node_id)
@@ -226,7 +226,7 @@ def _both_ways(docstore: BaseDocumentStore, found: list[NodeWithScore], **parame
     finally:
         dispatcher.event_handlers.remove(handler)
     outcomes = [
-        Outcome(nodes, end.rounds, end.reads) for nodes, end in zip(answers, handler.ends, strict=True)
+        Outcome(nodes, end.round_trips, end.reads) for nodes, end in zip(answers, handler.ends, strict=True)
     ]
     assert outcomes[0] == outcomes[1]
     return outcomes[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+
+from llama_index_ext_ctxaug.passages.span import Span
 
 SentenceSplitter = Callable[[str], list[str]]
 """Cuts a text into its sentences, in order; LlamaIndex's `split_by_sentence_tokenizer()` is one."""
@@ -26,13 +27,6 @@ _WORD = re.compile(rf"(?:(?![{_NO_SPACE}])\w)+(?:[.,'’:/-](?:(?![{_NO_SPACE}])
 _HAN_RUN = re.compile("[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff]{2,}")
 _AFTER_WORD = re.compile(rf"[,.;:!?，。；：！？、%°…{_CLOSERS}}}]*\s*")
 _ZWJ = "\u200d"
-
-
-class Span(NamedTuple):
-    """A part of a text: its first character and its end, exclusive."""
-
-    start: int
-    end: int
 
 
 def sentence_spans(text: str, split: SentenceSplitter | None = None) -> list[Span]:

@@ -9,9 +9,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.windows.segmentation import (
     SentenceSplitter,
-    Span,
     cluster_spans,
     line_spans,
     sentence_spans,

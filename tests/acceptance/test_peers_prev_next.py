@@ -47,7 +47,7 @@ def test_ids_in_metadata(postprocess: Any, mode: str, retrieved: list[int], expe
 
 
 def test_ids_under_other_keys(postprocess: Any) -> None:
-    """The metadata keys are parameters; an id that exists nowhere ends the growth."""
+    """The metadata keys are parameters; an id that exists nowhere ends the expansion."""
     nodes = [
         TextNode(id_="x", text="x", metadata={"after": "y"}),
         TextNode(id_="y", text="y", metadata={"after": "?"}),

@@ -140,7 +140,7 @@ def test_augmentation_survives_a_cutoff(postprocess: Any) -> None:
 
 
 def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
-    """F-1, F-2: each leaf but its parent's last gets its follower; growth stops at the parent's edge."""
+    """F-1, F-2: each leaf but its parent's last gets its follower; expansion stops at the parent's edge."""
     parsed = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 64]).get_nodes_from_documents(
         [Document(text=PROSE)]
     )
@@ -183,7 +183,7 @@ def test_two_splitters_in_a_row(postprocess: Any) -> None:
 
 
 def test_a_link_into_another_document_is_not_followed(postprocess: Any) -> None:
-    """F-3: n1 (D), n2 (other), n3 (D) in one chain: growth stops before n2."""
+    """F-3: n1 (D), n2 (other), n3 (D) in one chain: expansion stops before n2."""
     nodes = linked_document(3)
     nodes[1].relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="other")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=2)
@@ -222,7 +222,7 @@ def test_pages_of_one_file(postprocess: Any) -> None:
 
 
 def test_a_duplicate_chunk_that_was_dropped(postprocess: Any) -> None:
-    """F-5: n3.NEXT points nowhere since the store kept one of two equal texts; growth ends there."""
+    """F-5: n3.NEXT points nowhere since the store kept one of two equal texts; expansion ends there."""
     nodes = linked_document(5)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes[:3], nodes[4:]), num_nodes=3)
     assert ids(postprocess(augmenter, hits(nodes, [1]))) == node_ids(nodes[1:3])
@@ -248,7 +248,7 @@ def test_a_link_that_holds_a_list(postprocess: Any) -> None:
 
 
 def test_a_cycle_keeps_the_hit(postprocess: Any) -> None:
-    """F-11: n2.NEXT = n1 ends the growth, and the hit keeps its score."""
+    """F-11: n2.NEXT = n1 ends the expansion, and the hit keeps its score."""
     nodes = linked_document(2)
     nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     result = postprocess(

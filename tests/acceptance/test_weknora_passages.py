@@ -157,7 +157,7 @@ def test_a_hole_is_marked():
     """WK-21: between [0,5) and [100,106) stands the separator, and it belongs to none (WK-22)."""
     joined = join_texts([TextChunk("first", 0, 5, "d"), TextChunk("second", 100, 106, "d", follows=False)])
     assert joined.text == f"first{HOLE_SEPARATOR}second"
-    assert [extent for _, extent in joined.tiles()] == [(0, 5), (5 + len(HOLE_SEPARATOR), len(joined.text))]
+    assert [span for _, span in joined.tiles()] == [(0, 5), (5 + len(HOLE_SEPARATOR), len(joined.text))]
 
 
 def test_an_edited_neighbor(postprocess: Postprocess):

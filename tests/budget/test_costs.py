@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from llama_index.core.schema import ImageNode, NodeWithScore, TextNode
 
-from llama_index_ext_ctxaug.budget.costs import Prices
+from llama_index_ext_ctxaug.budget.costs import ChunkCosts
 from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 
 SEPARATOR = len(NODE_SEPARATOR)
 
 
-def prices(counted: list[str], *, shared: bool, budget: int = 1000) -> Prices:
+def prices(counted: list[str], *, shared: bool, budget: int = 1000) -> ChunkCosts:
     """The prices of a text, an image and two texts in one run, a token for each character."""
     metadata = {"k": "v"}
     nodes = [
@@ -32,7 +32,7 @@ def prices(counted: list[str], *, shared: bool, budget: int = 1000) -> Prices:
 
     run = Passage([Chunk(node, "hit", (node.node_id,), rank) for rank, node in enumerate(nodes)])
     overlap = (lambda first, second: "xx") if shared else None
-    return Prices([run], budget, count, write, overlap)
+    return ChunkCosts([run], budget, count, write, overlap)
 
 
 def test_a_chunk_alone_costs_its_content_and_a_separator() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_ext_ctxaug.budget.fit import Filling, fit, fit_by_worth, fit_list, mark_cuts
+from llama_index_ext_ctxaug.budget.fit import BudgetFit, fit, fit_by_priority, fit_list, mark_cuts
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.testing import linked_document
 
@@ -29,7 +29,7 @@ def run_of(source_id: str, spec: Spec, first_rank: int = 0) -> Passage:
     return Passage(chunks)
 
 
-def filled(passages: list[Passage], budget: int) -> tuple[list[list[int]], Filling]:
+def filled(passages: list[Passage], budget: int) -> tuple[list[list[int]], BudgetFit]:
     """Places that are kept in each run, with one token for each character and none for joints."""
     sizes = {c.node.node_id: len(c.node.text) for p in passages for c in p.chunks}
 
@@ -181,7 +181,7 @@ def test_after_eight_in_a_row_that_do_not_fit_a_budget_is_full(large: list[int],
         spec += [*[(50, 0.5)] * count, (1, 0.5)]
     run = run_of("a", spec)
     sizes = {chunk.node.node_id: len(chunk.node.text) for chunk in run.chunks}
-    filling = fit_by_worth(
+    filling = fit_by_priority(
         [run],
         10,
         dict.fromkeys(sizes, 1.0),

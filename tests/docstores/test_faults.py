@@ -183,7 +183,7 @@ def test_a_broken_list_of_nodes_costs_reads_only(
 def test_a_node_deleted_between_two_hops(
     kind: str, request: pytest.FixtureRequest, postprocess: Postprocess
 ) -> None:
-    """A node that goes while the call runs ends growth like one that never was, without an error."""
+    """A node that goes while the call runs ends expansion like one that never was, without an error."""
     docstore = request.getfixturevalue(f"make_{kind}_docstore")()
     chain = filled(docstore)
 

@@ -172,7 +172,7 @@ def test_page_of_a_comparison() -> None:
 
 
 def test_map_tells_roles_and_reasons(tmp_path: Path) -> None:
-    """The map shows hits and neighbors of each document, with letters, and why growth ended."""
+    """The map shows hits and neighbors of each document, with letters, and why expansion ended."""
     nodes = linked_document(6, offsets=True)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     context = explain(augmenter.postprocess_nodes(hits(nodes, [0])), "mine")
@@ -180,8 +180,8 @@ def test_map_tells_roles_and_reasons(tmp_path: Path) -> None:
     page = path.read_text("utf-8")
     assert 'aria-label="mine: 1 hit, 1 neighbor"' in page
     assert ">H</text>" in page
-    assert "growth before it ended: the document ends here" in page
-    assert "growth after it ended: the wanted number was reached" in page
+    assert "expansion before it ended: the document ends here" in page
+    assert "expansion after it ended: the wanted number was reached" in page
     assert "[neighbor, doc, characters" in str(context)
     assert "srcdoc=" in context._repr_html_()
 

@@ -67,7 +67,7 @@ def test_linked_nodes_are_right_whatever_the_list_says(data: st.DataObject) -> N
 @settings(deadline=None)
 @given(st.data(), st.sampled_from(["previous", "next"]))
 def test_nodes_linked_in_one_direction_are_never_wrong(data: st.DataObject, links: str) -> None:
-    """Against the direction of the links a list that names all nodes is enough; a partial one ends growth."""
+    """Against the links a list that names all nodes is enough; a partial one ends the expansion."""
     chain, store, complete = data.draw(lists(links))
     place, hops = data.draw(st.integers(0, len(chain) - 1)), data.draw(st.integers(1, 6))
     nodes = PrevNextNodePostprocessor(docstore=store, num_nodes=hops, mode="both").postprocess_nodes(

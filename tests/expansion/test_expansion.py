@@ -1,4 +1,4 @@
-"""Growth that a policy bounds: a last node, walks that are shortened, reading further ahead."""
+"""Expansion that a policy bounds: a last node, walks that are shortened, reading further ahead."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from llama_index.core.schema import (
 
 from llama_index_ext_ctxaug import (
     ContextAugmenter,
-    Growth,
+    Expansion,
     PrevNextNodePostprocessor,
     Reach,
     read_provenance,
 )
 from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED
-from llama_index_ext_ctxaug.expansion.walk import Last
+from llama_index_ext_ctxaug.expansion.walk import StopAfter
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import StopReason
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
@@ -34,23 +34,24 @@ class UpToCapitals(ContextAugmenter):
 
     less: int = 0
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
+        """Expand as far as the limit allows."""
         reach = Reach(UNBOUNDED, UNBOUNDED, limit=lambda direction: _limit, read_ahead=3)
-        walks = yield from growth.walk(dict.fromkeys(growth.hits, reach))
+        walks = yield from expansion.walk(dict.fromkeys(expansion.hits, reach))
         for walk in walks:
             del walk.node_ids[max(0, len(walk.node_ids) - self.less) :]
-        growth.take(walks)
+        expansion.take(walks)
 
 
-def _limit(node: BaseNode) -> StopReason | Last | None:
+def _limit(node: BaseNode) -> StopReason | StopAfter | None:
     text = node.get_content()
     if text == "END":
-        return Last("heading")
+        return StopAfter("heading")
     return "heading" if text == "STOP" else None
 
 
 def test_a_limit_ends_before_a_node_or_after_it(postprocess: Postprocess) -> None:
-    """A reason leaves the node out, `Last` takes it and nothing behind it; both are told."""
+    """A reason leaves the node out, `StopAfter` takes it and nothing behind it; both are told."""
     nodes = linked_document(TEXTS)
     result = postprocess(UpToCapitals(docstore=docstore_of(nodes)), hits(nodes, [4]))
     assert [hit.node.text for hit in result] == ["d", "hit", "f", "END"]
@@ -86,7 +87,7 @@ def test_a_long_walk_reads_ahead_again(postprocess: Postprocess) -> None:
 
 
 def test_a_ring_is_walked_once(postprocess: Postprocess) -> None:
-    """Growth ends where a link leads back to what was taken, and says so, with a limit or without one."""
+    """Expansion ends where a link leads back to what was taken, and says so, with a limit or without one."""
     nodes = linked_document(["a", "b", "c", "d"])
     nodes[3].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     nodes[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[3].node_id)

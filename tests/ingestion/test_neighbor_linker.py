@@ -367,7 +367,7 @@ def test_of_a_repeated_node_the_first_counts() -> None:
 
 
 def test_doubt_is_kept() -> None:
-    """Links that exclude each other stay as they are where nothing decides, and are reported."""
+    """Adjacency that exclude each other stay as they are where nothing decides, and are reported."""
     nodes = named("a", "b", "c", source=None)
     link(nodes[0], NEXT, "c")
     link(nodes[1], NEXT, "c")
@@ -377,7 +377,7 @@ def test_doubt_is_kept() -> None:
 
 
 def test_ring() -> None:
-    """Links that make a ring are opened where they lead backward."""
+    """Adjacency that make a ring are opened where they lead backward."""
     nodes = linked_document(3)
     link(nodes[2], NEXT, nodes[0].node_id)
     link(nodes[0], PREVIOUS, nodes[2].node_id)

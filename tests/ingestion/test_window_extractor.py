@@ -151,7 +151,7 @@ def test_a_document_among_the_nodes_tells_what_was_stripped() -> None:
 
 
 def test_problems_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Links that do not fit together are one warning of the extractor."""
+    """Adjacency that do not fit together are one warning of the extractor."""
     nodes = linked_document(["a", "b"])
     nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     with caplog.at_level(logging.WARNING):

@@ -33,7 +33,7 @@ def test_overlap_that_the_offsets_tell_stands_once():
     joined = join_texts([chunk(DOCUMENT, 0, 43), chunk(DOCUMENT, 20, 73), chunk(DOCUMENT, 43, 95)])
     assert joined.text == DOCUMENT[:95]
     assert joined.span == (0, 95)
-    assert joined.extents == ((0, 43), (20, 73), (43, 95))
+    assert joined.spans == ((0, 43), (20, 73), (43, 95))
     assert joined.sources == (0, 20, 43)
 
 
@@ -86,7 +86,7 @@ def test_contained_text_adds_nothing():
     assert join_texts([outer, inner]).text == outer
     joined = join_texts([inner, outer])
     assert joined.text == outer
-    assert joined.extents[0] == (7, 7 + len(inner))
+    assert joined.spans[0] == (7, 7 + len(inner))
     assert join_texts([chunk(DOCUMENT, 0, 100), chunk(DOCUMENT, 20, 60)]).text == DOCUMENT[:100]
 
 
@@ -191,7 +191,7 @@ def test_a_chunk_that_lies_before_its_run_keeps_its_text():
     chunks = [chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 100, 103), chunk(DOCUMENT, 96, 98)]
     joined = join_texts(chunks, frames={"doc": DOCUMENT})
     assert joined.text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[100:103] + DOCUMENT[96:98]
-    assert [joined.text[slice(*extent)] for extent in joined.extents] == [part.text for part in chunks]
+    assert [joined.text[slice(*span)] for span in joined.spans] == [part.text for part in chunks]
 
 
 def test_white_space_between_two_parents_is_no_hole():
@@ -230,16 +230,16 @@ def test_what_is_certain_is_the_document(parsed: Parsed, known: bool, data: st.D
     joined = join_texts(chunks, frames={"doc": text} if known else None)
     if joined.span is not None:
         assert joined.text == text[slice(*joined.span)]
-    for part, extent in zip(chunks, joined.extents, strict=True):
-        assert joined.text[slice(*extent)] == part.text
+    for part, span in zip(chunks, joined.spans, strict=True):
+        assert joined.text[slice(*span)] == part.text
     place = 0
-    for number, extent in joined.tiles():
-        assert extent.start >= place
-        place = extent.end
+    for number, span in joined.tiles():
+        assert span.start >= place
+        place = span.end
         source = joined.sources[number]
         if source is not None:
-            begin = source + extent.start - joined.extents[number].start
-            assert joined.text[slice(*extent)] == text[begin : begin + extent.end - extent.start]
+            begin = source + span.start - joined.spans[number].start
+            assert joined.text[slice(*span)] == text[begin : begin + span.end - span.start]
 
 
 @given(parsed=parsed_documents())
@@ -259,7 +259,7 @@ def test_without_offsets_no_character_is_lost(parsed: Parsed):
     """Without offsets every chunk is found whole in the text, in order."""
     texts = [node.text for node in parsed.nodes]
     joined = join_texts(texts)
-    assert [joined.text[slice(*extent)] for extent in joined.extents] == texts
+    assert [joined.text[slice(*span)] for span in joined.spans] == texts
     assert joined.span is None
 
 
@@ -325,4 +325,4 @@ def test_a_short_chunk_that_offsets_put_inside_other_text_keeps_its_own() -> Non
     ]
     joined = join_texts(chunks, frames={"doc": document})
     assert joined.text == "alpha beta gammagamma!"
-    assert [joined.text[start:end] for start, end in joined.extents] == [chunk.text for chunk in chunks]
+    assert [joined.text[start:end] for start, end in joined.spans] == [chunk.text for chunk in chunks]

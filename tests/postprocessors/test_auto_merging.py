@@ -377,7 +377,7 @@ def test_what_was_merged_is_reported(postprocess: Any, ends: list) -> None:
     postprocess(merger(tree), tree.retrieved("P.0", "P.1", "Q.0"))
     (event,) = ends
     assert event.added_node_ids == ["P"]
-    assert (event.reads, event.rounds, event.stop_reasons) == (2, 1, {"missing": 1})
+    assert (event.reads, event.round_trips, event.stop_reasons) == (2, 1, {"missing": 1})
 
 
 def test_what_was_refused_is_reported(postprocess: Any, ends: list) -> None:

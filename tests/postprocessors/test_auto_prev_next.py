@@ -179,7 +179,7 @@ def test_a_query_is_needed(postprocess: Any) -> None:
 
 
 def test_one_read_for_all(postprocess: Any) -> None:
-    """The neighbors of all hits are read at once, before the calls, and not again for the growth."""
+    """The neighbors of all hits are read at once, before the calls, and not again for the expansion."""
     nodes = linked_document(40)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = AutoPrevNextNodePostprocessor(docstore=store, llm=ScriptedLLM(answers=["BOTH"]))
@@ -480,7 +480,7 @@ def test_rounds_walk_on(postprocess: Any, decisions: list[DirectionsChosenEvent]
 
 
 def test_rounds_end(postprocess: Any) -> None:
-    """Growth ends after max_rounds, and earlier where the document does."""
+    """Expansion ends after max_rounds, and earlier where the document does."""
     nodes = linked_document(6)
     llm = ScriptedLLM(answers=["NEXT"])
     three = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=3)

@@ -25,7 +25,7 @@ from llama_index_ext_ctxaug import (
     ContextAugmentationEndEvent,
     ContextAugmentationStartEvent,
     ContextAugmenter,
-    Growth,
+    Expansion,
     PrevNextNodePostprocessor,
     Reach,
     read_provenance,
@@ -92,7 +92,7 @@ def test_events(postprocess: Any, recorder: Recorder) -> None:
     assert isinstance(end, ContextAugmentationEndEvent)
     assert end.added_node_ids == [nodes[0].node_id, nodes[2].node_id, nodes[3].node_id]
     assert end.num_nodes == 4
-    assert end.rounds == len(store.batches) == 2
+    assert end.round_trips == len(store.batches) == 2
     assert end.reads == len(store.node_reads) + len(store.document_reads)
     assert end.stop_reasons == {"document_end": 1, "count": 1}
 
@@ -163,7 +163,7 @@ def test_an_error_of_the_policy_is_never_taken_for_one_of_the_store() -> None:
 
 
 def test_growth_ends_before_a_refused_node(postprocess: Any) -> None:
-    """A node that the filters refuse is not skipped: growth ends there, and says so."""
+    """A node that the filters refuse is not skipped: expansion ends there, and says so."""
     nodes = linked_document(5)
     for place, node in enumerate(nodes):
         node.metadata["tenant"] = "b" if place == 2 else "a"
@@ -192,8 +192,9 @@ def test_filters_are_saved_and_a_function_is_asked_for_again() -> None:
 class NextOfBest(ContextAugmenter):
     """Adds the chunk after the best hit."""
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> Flow[None]:
-        yield from growth.grow({next(iter(growth.hits)): Reach(next=1)})
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
+        """Add the chunk after the best hit."""
+        yield from expansion.expand({next(iter(expansion.hits)): Reach(next=1)})
 
 
 def test_a_policy_of_ones_own(postprocess: Any) -> None:
@@ -208,9 +209,10 @@ def test_a_policy_of_ones_own(postprocess: Any) -> None:
 class BestAlone(ContextAugmenter):
     """Lets the best hit go out and no other."""
 
-    def _choose(self, growth: Growth, query: QueryBundle | None) -> None:  # type: ignore[override]
-        best = next(iter(growth.hits))
-        growth.chunks = {best: growth.hits[best]}
+    def expand(self, expansion: Expansion, query: QueryBundle | None) -> None:  # type: ignore[override]
+        """Keep the best hit."""
+        best = next(iter(expansion.hits))
+        expansion.chunks = {best: expansion.hits[best]}
 
 
 def test_a_policy_that_reads_nothing_is_a_plain_method(postprocess: Any) -> None:
@@ -307,7 +309,7 @@ def test_pages_are_ordered_by_the_key_that_is_named(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("places", [[1, 2], [2, 1]])
 def test_both_ends_say_why_growth_ended(postprocess: Any, places: list[int]) -> None:
-    """The first and last node of a run say why growth ended there; a document's end counts before a count."""
+    """The first and last node of a run say why expansion ended; a document's end counts before a count."""
     nodes = linked_document(6)
     nodes[4].metadata["tenant"] = "b"
     augmenter = PrevNextNodePostprocessor(

@@ -284,7 +284,7 @@ def test_a_model_that_fails(
 
 
 def test_few_reads(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """The growth of all hits costs few batched reads, and no node is read twice."""
+    """The expansion of all hits costs few batched reads, and no node is read twice."""
     store = ObservedDocstore(docstore_of(chunks))
     augmenter = BRSRPostprocessor(docstore=store, embed_model=WordEmbedding())
     postprocess(augmenter, retrieved(chunks, QUESTION, 20), query_str=QUESTION)

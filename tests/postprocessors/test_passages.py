@@ -65,7 +65,7 @@ def test_a_hit_and_its_neighbors_are_one_node(postprocess: Postprocess):
 
 
 def test_provenance_tells_every_character(postprocess: Postprocess):
-    """The pieces name node, role, hits, hops and place in the document, and why growth ended."""
+    """The pieces name node, role, hits, hops and place in the document, and why expansion ended."""
     nodes = linked_document(TEXTS, offsets=True)
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [3]))
     provenance = read_provenance(passage.node)

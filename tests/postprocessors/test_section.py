@@ -1,4 +1,4 @@
-"""SectionPostprocessor: growth to a heading, to a number of tokens, and no further."""
+"""SectionPostprocessor: expansion to a heading, to a number of tokens, and no further."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_each_side_has_its_own_tokens(postprocess: Postprocess) -> None:
 
 
 def test_reasons_are_told(postprocess: Postprocess) -> None:
-    """The outermost nodes say why growth ended there."""
+    """The outermost nodes say why expansion ended there."""
     nodes = linked_document([*BOOK, "word " * 50])
     result = postprocess(section(nodes, expansion_tokens=20), hits(nodes, [7]))
     first = read_provenance(result[0].node)
@@ -165,14 +165,14 @@ def test_documents_are_told_apart(postprocess: Postprocess) -> None:
 
 
 def test_filters_hold(postprocess: Postprocess) -> None:
-    """A chunk that the filter refuses ends the growth before it."""
+    """A chunk that the filter refuses ends the expansion before it."""
     nodes = linked_document(["One.", "Secret.", "Hit.", "Four."])
     augmenter = section(nodes, neighbor_filters=lambda node: "Secret" not in node.get_content())
     assert grown(postprocess(augmenter, hits(nodes, [2])), nodes) == [2, 3]
 
 
 def test_a_missing_node_behind_the_section_is_no_concern(postprocess: Postprocess) -> None:
-    """Growth that ended at the section's own heading looks for nothing before it, even when strict."""
+    """Expansion that ended at the section's own heading looks for nothing before it, even when strict."""
     nodes = linked_document(["Gone.", "# Top\n\nText.", "Hit.", "Text."])
     store = ObservedDocstore(docstore_of(nodes), missing=[nodes[0].node_id])
     augmenter = SectionPostprocessor(docstore=store, strict=True, repair_links=False)
@@ -181,7 +181,7 @@ def test_a_missing_node_behind_the_section_is_no_concern(postprocess: Postproces
 
 
 def test_all_hits_grow_in_few_rounds(postprocess: Postprocess) -> None:
-    """Growth of unknown length from many hits costs a few batched reads, each id once."""
+    """Expansion of unknown length from many hits costs a few batched reads, each id once."""
     nodes = linked_document([f"Sentence number {number} is here." for number in range(400)])
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = SectionPostprocessor(docstore=store, expansion_tokens=60)

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_ext_ctxaug.selection.relevance import query_terms, rse, spread, standing, term_shares
+from llama_index_ext_ctxaug.selection.relevance import (
+    normalized_scores,
+    query_terms,
+    rse,
+    spread,
+    term_shares,
+)
 
 VALUES = st.lists(st.sampled_from([-0.5, -0.25, 0.0, 0.25, 0.5, 1.0]), max_size=9)
 """Values whose sums are exact, so that equal sums are equal."""
@@ -75,10 +81,10 @@ def test_the_length_of_all_segments_is_limited() -> None:
 
 def test_infinite_scores_stand_at_the_ends() -> None:
     """Scores without bounds stand with the highest or the lowest finite one, and alone they stand by rank."""
-    found = standing([math.inf, 2.0, 0.0, -math.inf])
+    found = normalized_scores([math.inf, 2.0, 0.0, -math.inf])
     assert found == pytest.approx([1.0, 1.0, 0.2, 0.2])
-    assert standing([math.inf, -math.inf]) == [1.0, 0.5]
-    assert standing([1e308, -1e308]) == [1.0, 0.5]
+    assert normalized_scores([math.inf, -math.inf]) == [1.0, 0.5]
+    assert normalized_scores([1e308, -1e308]) == [1.0, 0.5]
 
 
 @given(
@@ -88,27 +94,29 @@ def test_infinite_scores_stand_at_the_ends() -> None:
 )
 def test_the_scale_of_scores_does_not_matter(scores: list[float], factor: float, shift: float) -> None:
     """Scores stretched and shifted give the same standing, which lies in (0, 1] and keeps their order."""
-    heights = standing(scores)
+    heights = normalized_scores(scores)
     assert all(0 < height <= 1 for height in heights)
     assert heights == sorted(heights, reverse=True)
     if scores[0] - scores[-1] > 1e-3:
-        assert standing([score * factor + shift for score in scores]) == pytest.approx(heights, abs=1e-6)
+        assert normalized_scores([score * factor + shift for score in scores]) == pytest.approx(
+            heights, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("scores", [[None] * 4, [0.3] * 4, [math.nan] * 4])
 def test_rank_stands_for_missing_scores(scores: list[float | None]) -> None:
     """Without scores, or with equal ones, the rank tells how high a hit stands."""
-    assert standing(scores) == [1.0, 0.75, 0.5, 0.25]
+    assert normalized_scores(scores) == [1.0, 0.75, 0.5, 0.25]
 
 
 def test_a_missing_score_stands_lowest() -> None:
     """Among hits with scores, one without stands with the lowest, above nothing."""
-    assert standing([2.0, None, -2.0]) == pytest.approx([1.0, 0.25, 0.25])
+    assert normalized_scores([2.0, None, -2.0]) == pytest.approx([1.0, 0.25, 0.25])
 
 
 def test_no_hits_no_standing() -> None:
     """An empty pool has no standings."""
-    assert standing([]) == []
+    assert normalized_scores([]) == []
 
 
 def test_terms_are_the_words_that_say_what_it_is_about() -> None:
@@ -161,4 +169,4 @@ def test_spreading_is_the_same_from_both_ends(relevance: list[float]) -> None:
 @pytest.mark.parametrize("high", [1.7e308, 5e-324])
 def test_the_greatest_and_the_smallest_ranges_are_ranges_too(high: float) -> None:
     """The lowest score stands above nothing and the highest at 1, however far they lie apart."""
-    assert standing([high, 0.0]) == [1.0, pytest.approx(1 / 3)]
+    assert normalized_scores([high, 0.0]) == [1.0, pytest.approx(1 / 3)]

@@ -1,4 +1,4 @@
-"""Links: each rung of the ladder, alone and in turn."""
+"""Adjacency: each rung of the ladder, alone and in turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_parent(nodes: list[TextNode], parent_id: str, lists: bool = True) -> Te
 
 
 def test_the_parents_list(postprocess: Any) -> None:
-    """Rung 3: children without links stand as their parent lists them, and growth ends at its edge."""
+    """Rung 3: children without links stand as their parent lists them, and expansion ends at its edge."""
     nodes = linked_document(6)
     first, second = with_parent(nodes[:3], "P"), with_parent(nodes[3:], "Q")
     store = docstore_of([nodes[5], nodes[1], nodes[0]], [first, second], [nodes[4], nodes[2], nodes[3]])

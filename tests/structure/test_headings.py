@@ -101,7 +101,7 @@ NO_HEADINGS = [
     "Book I read yesterday",
     "article 5 of the treaty",
     "Article 5 of the Treaty says that the parties shall agree.",
-    "Growth in the last quarter was\n3.2 Percent of the total",
+    "Expansion in the last quarter was\n3.2 Percent of the total",
     "第三章介绍了实验方法。",
     "第三章介绍了实验方法",
     "第二节课，老师来了",
