@@ -31,10 +31,11 @@ from llama_index_ext_ctxaug import ContextAugmentationEndEvent
 Postprocess = Callable[..., list[NodeWithScore]]
 
 # A busy machine is slow to draw examples, which says nothing of the package. CI draws the same ones each
-# time, so that it judges the change and not the luck of the draw; a run by hand explores.
+# time, so that it judges the change and not the luck of the draw; a run by hand explores. CTXAUG_EXAMPLES=10
+# makes a quick run.
 settings.register_profile(
     "here",
-    max_examples=120,
+    max_examples=int(os.environ.get("CTXAUG_EXAMPLES", "120")),
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=list(HealthCheck),
