@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from blockbuster import blockbuster_ctx
+from helpers import ids
 from llama_index.core import Document, get_response_synthesizer
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, QueryBundle
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.retrievers.bm25 import BM25Retriever
@@ -42,11 +43,6 @@ def augmenter(nodes: list[BaseNode]) -> PrevNextNodePostprocessor:
     docstore = SimpleDocumentStore()
     docstore.add_documents(nodes)
     return PrevNextNodePostprocessor(docstore=docstore, mode="both")
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydoc_data.topics import topics
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.node_parser import SentenceSplitter

@@ -10,6 +10,7 @@ from pydoc_data.topics import topics
 from typing import Any
 
 import pytest
+from helpers import ids
 from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.embeddings import BaseEmbedding
@@ -28,11 +29,6 @@ from llama_index_ext_ctxaug import AutoMergingPostprocessor, MissingNodeError, r
 from llama_index_ext_ctxaug.testing import docstore_of, hits
 
 WORD = re.compile(r"\w+")
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMergingPostprocessor:

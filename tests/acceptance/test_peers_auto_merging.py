@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers import ids
 from llama_index.core import Document, Settings, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from trees import CHILD, PARENT, Hierarchy, family, grow
 
@@ -24,11 +25,6 @@ from llama_index_ext_ctxaug import (
     read_provenance,
 )
 from llama_index_ext_ctxaug.testing import docstore_of
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMergingPostprocessor:

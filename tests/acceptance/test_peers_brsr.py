@@ -6,7 +6,7 @@ DF-01 (child hits raise their parent) belongs to merging children into parents, 
 from __future__ import annotations
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core.schema import NodeRelationship, NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 

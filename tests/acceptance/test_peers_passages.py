@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess, texts
 from llama_index.core.postprocessor import LongContextReorder
-from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import (
     MissingNodeError,
@@ -24,11 +24,6 @@ def passages_of(docstore: Any, num_nodes: int, **parameters: Any) -> PrevNextNod
     return PrevNextNodePostprocessor(
         docstore=docstore, num_nodes=num_nodes, mode="both", output="passages", **parameters
     )
-
-
-def texts(result: list[NodeWithScore]) -> list[str]:
-    """The texts of a result, without metadata."""
-    return [hit.node.get_content(metadata_mode=MetadataMode.NONE) for hit in result]
 
 
 def test_wrong_windows_are_refused():

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from conftest import Postprocess
+from helpers import Postprocess, texts
 
 from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
-
-
-def texts(result: list) -> list[str]:
-    """The texts of a result, in order."""
-    return [hit.node.text for hit in result]
 
 
 def test_vb_01_only_good_hits_grow(postprocess: Postprocess) -> None:

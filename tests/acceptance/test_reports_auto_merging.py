@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from helpers import ids
 from llama_index.core import Document
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
@@ -17,11 +18,6 @@ from llama_index_ext_ctxaug import AutoMergingPostprocessor, read_provenance
 from llama_index_ext_ctxaug.testing import docstore_of, hits
 
 PROSE = " ".join(f"Sentence number {number} tells of the sea." for number in range(300))
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMergingPostprocessor:

@@ -7,22 +7,18 @@ import time
 from typing import Any
 
 import pytest
+from helpers import positions
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linked_document
 
 
-def numbers(result: list[NodeWithScore]) -> list[int]:
-    """The places of the result's chunks in their document, in order."""
-    return [int(hit.node.node_id.rsplit("-", 1)[1]) for hit in result]
-
-
 def augment(postprocess: Any, answer: str, query: str = "之后发生了什么？") -> list[int]:
     """The chunks that go out for the middle chunk of five, when the model answers so."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=[answer]))
-    return numbers(postprocess(augmenter, hits(nodes, [2]), query_str=query))
+    return positions(postprocess(augmenter, hits(nodes, [2]), query_str=query))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +73,7 @@ def test_calls_at_once(postprocess: Any) -> None:
     begin = time.perf_counter()
     result = postprocess(augmenter, hits(nodes, range(37, 0, -4)), query_str="Who?")
     assert time.perf_counter() - begin < 10 * 0.2 * 0.7
-    assert numbers(result) == [n for place in range(37, 0, -4) for n in (place, place + 1)]
+    assert positions(result) == [n for place in range(37, 0, -4) for n in (place, place + 1)]
 
 
 def test_ids_play_no_part_in_the_order(postprocess: Any) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core import Document
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.node_parser import SentenceSplitter

@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 import pytest
+from helpers import ids
 from llama_index.core import Document
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.node_parser import (
@@ -17,18 +18,13 @@ from llama_index.core.node_parser import (
     get_leaf_nodes,
 )
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from llama_index_ext_ctxaug import MissingNodeError, PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
 PROSE = " ".join(f"Sentence number {number} tells of the sea." for number in range(300))
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def node_ids(nodes: list[Any]) -> list[str]:

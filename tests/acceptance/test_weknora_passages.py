@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance

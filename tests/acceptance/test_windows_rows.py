@@ -14,7 +14,7 @@ import copy
 import logging
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser, TokenTextSplitter
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import Document, MetadataMode, NodeRelationship, NodeWithScore, TextNode

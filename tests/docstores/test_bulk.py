@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 import redis
+from helpers import Postprocess, ids
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
@@ -27,8 +28,6 @@ from llama_index_ext_ctxaug import PrevNextNodePostprocessor, register_bulk_read
 from llama_index_ext_ctxaug.docstores import read_step as store_module
 from llama_index_ext_ctxaug.docstores.bulk import Keys, Values, bulk_read_of, own_loop
 from llama_index_ext_ctxaug.testing import ObservedDocstore, Relay, hits, linked_document
-
-Postprocess = Callable[..., list]
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +59,6 @@ def filled(docstore: BaseDocumentStore, count: int = 12) -> list[Any]:
     chain = linked_document(count)
     docstore.add_documents(chain)
     return chain
-
-
-def ids(nodes: list[Any]) -> list[str]:
-    """Ids of nodes or of nodes with scores."""
-    return [node.node_id for node in nodes]
 
 
 def test_a_registered_read_serves_nodes_and_lists_together(postprocess: Postprocess) -> None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import psycopg2
 import pytest
 import redis
+from helpers import Postprocess, ids
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
@@ -26,7 +27,6 @@ from llama_index_ext_ctxaug import ContextAugmenter, MissingNodeError, PrevNextN
 from llama_index_ext_ctxaug.docstores.concurrency import in_tasks
 from llama_index_ext_ctxaug.testing import ObservedDocstore, Relay, hits, linked_document
 
-Postprocess = Callable[..., list]
 REFUSED = "redis://127.0.0.1:1"
 
 
@@ -35,11 +35,6 @@ def filled(docstore: BaseDocumentStore, count: int = 12) -> list[Any]:
     chain = linked_document(count)
     docstore.add_documents(chain)
     return chain
-
-
-def ids(nodes: list[Any]) -> list[str]:
-    """Ids of nodes or of nodes with scores."""
-    return [node.node_id for node in nodes]
 
 
 def in_thread(action: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core.schema import BaseNode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore

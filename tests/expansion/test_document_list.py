@@ -6,6 +6,7 @@ import random
 from typing import Literal
 
 import pytest
+from helpers import ids
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import Document
@@ -26,11 +27,6 @@ HIERARCHY = HierarchicalNodeParser.from_defaults(
 def set_list(store: ObservedDocstore, ids: list[str]) -> None:
     """Overwrite the list of nodes of the one document of a store."""
     store._kvstore.put("doc", RefDocInfo(node_ids=ids).to_dict(), collection=store._ref_doc_collection)
-
-
-def ids(nodes: list[TextNode] | list[NodeWithScore]) -> list[str]:
-    """Ids of nodes."""
-    return [node.node_id for node in nodes]
 
 
 @st.composite

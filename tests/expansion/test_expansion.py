@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core.schema import (
     BaseNode,
     NodeRelationship,

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from helpers import ids
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 from trees import PARENT, SOURCE, Hierarchy, family, grow
 
@@ -18,11 +19,6 @@ from llama_index_ext_ctxaug import (
 from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
 
 TWO_LEVELS = [[[[]] * 3, [[]] * 3, [[]] * 3]]
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMergingPostprocessor:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from helpers import ids
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeWithScore
@@ -36,11 +37,6 @@ BUDGETS = st.fixed_dictionaries(
     {"merge_rule": st.just("budget"), "token_budget": st.just(10_000), "fill_gaps": st.integers(0, 2)}
 )
 ANY_RULE = st.one_of(RULES, RULES, BUDGETS)
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def both_ways(tree: Hierarchy, hits: list[NodeWithScore] | None = None, **rule: Any) -> list[NodeWithScore]:

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from helpers import positions, recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llama_index.core import Settings
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import ChatMessage, CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
-from llama_index.core.schema import NodeWithScore
 from pydantic import ValidationError
 from strategies import World, shuffled, worlds
 
@@ -36,11 +34,6 @@ QUERY = "What is told?"
 Answers = Callable[[str], str]
 
 
-def numbers(result: list[NodeWithScore]) -> list[int]:
-    """The places of the result's chunks in their document, in order."""
-    return [int(hit.node.node_id.rsplit("-", 1)[1]) for hit in result]
-
-
 def excerpt(prompt: str) -> str:
     """The excerpt that a default prompt asks about."""
     return prompt.rsplit("Excerpt: ", 1)[1].rsplit("\nQuestion: ", 1)[0]
@@ -51,25 +44,11 @@ def by_chunk(answers: dict[int, str]) -> Answers:
     return lambda prompt: answers.get(int(re.search(r"chunk (\d+)", excerpt(prompt))[1]), "NONE")  # type: ignore[index]
 
 
-class Decisions(BaseEventHandler):
-    """Keeps what augmenters report of directions."""
-
-    seen: list[Any] = []  # noqa: RUF012  a pydantic field: each instance gets its own
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep the event if it is about directions."""
-        if isinstance(event, DirectionsChosenEvent):
-            self.seen.append(event)
-
-
 @pytest.fixture
 def decisions() -> Iterator[list[DirectionsChosenEvent]]:
-    """The events about directions of this test."""
-    handler = Decisions()
-    root = get_dispatcher()
-    root.add_event_handler(handler)
-    yield handler.seen
-    root.event_handlers.remove(handler)
+    """Collect the events about directions."""
+    with recorded(DirectionsChosenEvent) as events:
+        yield events
 
 
 @pytest.mark.parametrize(
@@ -83,7 +62,7 @@ def test_the_answer_decides(postprocess: Any, answer: str, expected: list[int]) 
         docstore=docstore_of(nodes), llm=ScriptedLLM(answers=[answer]), num_nodes=2
     )
     result = postprocess(augmenter, hits(nodes, [3]), query_str=QUERY)
-    assert numbers(result) == expected
+    assert positions(result) == expected
     added = [hit for hit in result if (p := read_provenance(hit.node)) and p.role == "neighbor"]
     assert len(added) == len(expected) - 1
 
@@ -95,7 +74,7 @@ def test_each_hit_has_its_own_answer(postprocess: Any) -> None:
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
     retrieved = hits(nodes, [20, 4, 11, 3])
     result = postprocess(augmenter, retrieved, query_str=QUERY)
-    assert numbers(result) == [19, 20, 3, 4, 5, 11]
+    assert positions(result) == [19, 20, 3, 4, 5, 11]
     assert {hit.node.node_id: hit.score for hit in result if hit.score is not None} == {
         hit.node.node_id: hit.score for hit in retrieved
     }
@@ -118,7 +97,7 @@ def test_the_model_of_the_settings(postprocess: Any, monkeypatch: pytest.MonkeyP
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes))
     llm = ScriptedLLM(answers=["NEXT"])
     monkeypatch.setattr(Settings, "_llm", llm)
-    assert numbers(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
+    assert positions(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
     assert len(llm.prompts) == 1
 
 
@@ -129,7 +108,7 @@ def test_no_call_without_a_neighbor(postprocess: Any, decisions: list[Directions
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(alone, nodes), llm=llm)
     retrieved = hits(alone, [0]) + hits(nodes, [2, 1, 3])
     result = postprocess(augmenter, retrieved, query_str=QUERY)
-    assert numbers(result) == [0, 0, 1, 2, 3, 4]
+    assert positions(result) == [0, 0, 1, 2, 3, 4]
     assert sorted(excerpt(prompt) for prompt in llm.prompts) == [nodes[1].text, nodes[3].text]
     reasons = [decision["reason"] for decision in decisions[0].decisions]
     assert reasons == ["no_neighbor", "no_neighbor", "answer", "answer"]
@@ -142,7 +121,7 @@ def test_no_call_where_filters_refuse_the_neighbors(postprocess: Any) -> None:
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=llm, neighbor_filters=lambda node: False
     )
-    assert numbers(postprocess(augmenter, hits(nodes, [2]), query_str=QUERY)) == [2]
+    assert positions(postprocess(augmenter, hits(nodes, [2]), query_str=QUERY)) == [2]
     assert llm.prompts == []
 
 
@@ -154,7 +133,7 @@ def test_no_call_for_blank_and_repeated_text(
     llm = ScriptedLLM(answers=["NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
     result = postprocess(augmenter, hits(nodes, [1, 3, 6]), query_str=QUERY)
-    assert numbers(result) == [1, 3, 4, 6, 7]
+    assert positions(result) == [1, 3, 4, 6, 7]
     assert [excerpt(prompt) for prompt in llm.prompts] == ["same"]
     assert [decision["reason"] for decision in decisions[0].decisions] == ["blank", "answer", "answer"]
 
@@ -199,7 +178,7 @@ def test_an_unclear_answer_is_none(postprocess: Any, caplog: pytest.LogCaptureFi
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
     with caplog.at_level(logging.WARNING):
         result = postprocess(augmenter, hits(nodes, [4, 9, 14]), query_str=QUERY)
-    assert numbers(result) == [4, 9, 14, 15]
+    assert positions(result) == [4, 9, 14, 15]
     assert len(caplog.messages) == 1
     assert "2 of 3 answers" in caplog.messages[0]
     assert repr(answer[:100]) in caplog.messages[0]
@@ -234,7 +213,7 @@ def test_an_error_of_the_model_is_none(
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=Failing(answers=["NEXT"]))
     with caplog.at_level(logging.DEBUG, logger="llama_index_ext_ctxaug"):
         result = postprocess(augmenter, hits(nodes, [4, 9]), query_str=QUERY)
-    assert numbers(result) == [4, 9, 10]
+    assert positions(result) == [4, 9, 10]
     assert len(caplog.messages) == 1
     assert "1 of 2 hits" in caplog.messages[0]
     assert "RuntimeError: no service for ***" in caplog.messages[0]
@@ -261,7 +240,7 @@ def test_a_slow_model_is_none(postprocess: Any, caplog: pytest.LogCaptureFixture
     )
     begin = time.perf_counter()
     with caplog.at_level(logging.WARNING):
-        assert numbers(postprocess(augmenter, hits(nodes, [2]), query_str=QUERY)) == [2]
+        assert positions(postprocess(augmenter, hits(nodes, [2]), query_str=QUERY)) == [2]
     assert time.perf_counter() - begin < 2
     assert "no answer within 0.05 s" in caplog.messages[0]
 
@@ -272,7 +251,7 @@ def test_a_quick_model_is_not_late(postprocess: Any) -> None:
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=Failing(answers=["NEXT"]), llm_timeout=30
     )
-    assert numbers(postprocess(augmenter, hits(nodes, [4, 9]), query_str=QUERY)) == [4, 9, 10]
+    assert positions(postprocess(augmenter, hits(nodes, [4, 9]), query_str=QUERY)) == [4, 9, 10]
     raising = augmenter.model_copy(update={"on_llm_error": "raise"})
     with pytest.raises(RuntimeError, match="no service"):
         postprocess(raising, hits(nodes, [4]), query_str=QUERY)
@@ -370,7 +349,7 @@ def test_a_model_without_async_calls(postprocess: Any) -> None:
     """A model that has only sync calls is asked in threads, so that the event loop stays free."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=SyncOnly())
-    assert numbers(postprocess(augmenter, hits(nodes, [1, 3]), query_str=QUERY)) == [1, 2, 3, 4]
+    assert positions(postprocess(augmenter, hits(nodes, [1, 3]), query_str=QUERY)) == [1, 2, 3, 4]
 
 
 async def test_a_cancelled_call_ends_the_others() -> None:
@@ -404,7 +383,7 @@ def test_the_order_of_answers_never_shows(delays: list[int], workers: int) -> No
         docstore=docstore_of(nodes), llm=ScriptedLLM(answers=slow), num_workers=workers
     )
     result = augmenter.postprocess_nodes(hits(nodes, [15, 3, 21, 9]), query_str=QUERY)
-    assert numbers(result) == [14, 15, 16, 3, 4, 21, 8, 9]
+    assert positions(result) == [14, 15, 16, 3, 4, 21, 8, 9]
 
 
 # ---------------------------------------------------------------- one call for all
@@ -416,7 +395,7 @@ def test_together_is_one_call(postprocess: Any, decisions: list[DirectionsChosen
     llm = ScriptedLLM(answers=['{"1": "NEXT", "2": "NONE", "3": "PREVIOUS"}'])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, decide="together")
     result = postprocess(augmenter, hits(nodes, [20, 4, 10]), query_str=QUERY)
-    assert numbers(result) == [20, 21, 4, 9, 10]
+    assert positions(result) == [20, 21, 4, 9, 10]
     assert len(llm.prompts) == decisions[0].calls == 1
     for number, place in ((1, 20), (2, 4), (3, 10)):
         assert f"Excerpt {number}: {nodes[place].text}" in llm.prompts[0]
@@ -428,7 +407,7 @@ def test_together_falls_back(postprocess: Any, useless: str) -> None:
     nodes = linked_document(30)
     llm = ScriptedLLM(answers=[useless, "NEXT", "NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, decide="together")
-    assert numbers(postprocess(augmenter, hits(nodes, [20, 4]), query_str=QUERY)) == [20, 21, 4, 5]
+    assert positions(postprocess(augmenter, hits(nodes, [20, 4]), query_str=QUERY)) == [20, 21, 4, 5]
     assert len(llm.prompts) == 3
 
 
@@ -443,7 +422,7 @@ def test_together_that_does_not_fit(postprocess: Any) -> None:
         infer_prev_next_tmpl="{context_str} {query_str}",
         together_tmpl="{context_str} {query_str}",
     )
-    assert numbers(postprocess(augmenter, hits(nodes, [9, 4]), query_str=QUERY)) == [9, 10, 4, 5]
+    assert positions(postprocess(augmenter, hits(nodes, [9, 4]), query_str=QUERY)) == [9, 10, 4, 5]
     assert len(llm.prompts) == 2
 
 
@@ -459,7 +438,7 @@ def test_together_with_a_failing_model(postprocess: Any) -> None:
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=ScriptedLLM(answers=fail), decide="together"
     )
-    assert numbers(postprocess(augmenter, hits(nodes, [20, 4]), query_str=QUERY)) == [20, 4]
+    assert positions(postprocess(augmenter, hits(nodes, [20, 4]), query_str=QUERY)) == [20, 4]
     assert len(calls) == 1
 
 
@@ -472,7 +451,7 @@ def test_rounds_walk_on(postprocess: Any, decisions: list[DirectionsChosenEvent]
     llm = ScriptedLLM(answers=["NEXT", "PREVIOUS", "NEXT", "NONE"])
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = AutoPrevNextNodePostprocessor(docstore=store, llm=llm, max_rounds=9)
-    assert numbers(postprocess(augmenter, hits(nodes, [5]), query_str=QUERY)) == [4, 5, 6, 7]
+    assert positions(postprocess(augmenter, hits(nodes, [5]), query_str=QUERY)) == [4, 5, 6, 7]
     asked = ["\n\n".join(nodes[n].text for n in run) for run in ([5], [5, 6], [4, 5, 6], [4, 5, 6, 7])]
     assert [excerpt(prompt) for prompt in llm.prompts] == asked
     assert [event.round for event in decisions] == [1, 2, 3, 4]
@@ -484,11 +463,11 @@ def test_rounds_end(postprocess: Any) -> None:
     nodes = linked_document(6)
     llm = ScriptedLLM(answers=["NEXT"])
     three = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=3)
-    assert numbers(postprocess(three, hits(nodes, [1]), query_str=QUERY)) == [1, 2, 3, 4]
+    assert positions(postprocess(three, hits(nodes, [1]), query_str=QUERY)) == [1, 2, 3, 4]
     assert len(llm.prompts) == 3
     llm = ScriptedLLM(answers=["BOTH"])
     many = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=50, num_nodes=2)
-    assert numbers(postprocess(many, hits(nodes, [2]), query_str=QUERY)) == [0, 1, 2, 3, 4, 5]
+    assert positions(postprocess(many, hits(nodes, [2]), query_str=QUERY)) == [0, 1, 2, 3, 4, 5]
     assert len(llm.prompts) == 2
 
 
@@ -502,7 +481,7 @@ def test_long_hits_are_refined(postprocess: Any, mode: str) -> None:
     nodes = linked_document(["a", long, "c"])
     llm = ScriptedLLM(answers=["PREVIOUS", "NEXT"], context_window=2000)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, response_mode=mode)
-    assert numbers(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
+    assert positions(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
     assert len(llm.prompts) > 1
     assert "PREVIOUS" in llm.prompts[1].rsplit("the answer was: ", 1)[1][:20]
     for number in range(400):
@@ -517,7 +496,10 @@ def test_long_hits_are_united_or_cut(postprocess: Any) -> None:
     for mode in ("accumulate", "simple_summarize"):
         llm = ScriptedLLM(answers=["PREVIOUS", "NONE", "NEXT"], context_window=2000)
         augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, response_mode=mode)
-        results[mode] = (numbers(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)), len(llm.prompts))
+        results[mode] = (
+            positions(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)),
+            len(llm.prompts),
+        )
     assert results["accumulate"][0] == [0, 1, 2]
     assert results["accumulate"][1] >= 3
     assert results["simple_summarize"] == ([0, 1], 1)
@@ -529,7 +511,7 @@ def test_a_window_too_small_for_the_prompt(postprocess: Any, caplog: pytest.LogC
     llm = ScriptedLLM(answers=["NEXT"], context_window=64)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
     with caplog.at_level(logging.WARNING):
-        assert numbers(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1]
+        assert positions(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1]
     assert "no room is left" in caplog.messages[0]
 
 
@@ -607,7 +589,7 @@ def test_saving(postprocess: Any, prompt: str | None) -> None:
     llm = ScriptedLLM(answers=["suivant"])
     again = AutoPrevNextNodePostprocessor.from_dict(data, docstore=store, llm=llm)
     assert again.to_dict() == data
-    assert numbers(postprocess(again, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
+    assert positions(postprocess(again, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
     before = ScriptedLLM(answers=["suivant"])
     postprocess(augmenter.model_copy(update={"llm": before}), hits(nodes, [1]), query_str=QUERY)
     assert llm.prompts == before.prompts
@@ -621,7 +603,7 @@ def test_labels_of_another_language(postprocess: Any) -> None:
         llm=ScriptedLLM(answers=["Nicht vorher, sondern nachher."]),
         answer_labels={"previous": ["vorher"], "next": ["nachher"], "not": ["nicht"]},
     )
-    assert numbers(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
+    assert positions(postprocess(augmenter, hits(nodes, [1]), query_str=QUERY)) == [1, 2]
 
 
 # ---------------------------------------------------------------- what is reported
@@ -710,7 +692,7 @@ def test_what_an_augmenter_added_is_not_judged(postprocess: Any) -> None:
     llm = ScriptedLLM(answers=by_chunk({4: "NEXT", 5: "NEXT"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=1)
     once = postprocess(augmenter, hits(nodes, [4]), query_str=QUERY)
-    assert numbers(postprocess(augmenter, once, query_str=QUERY)) == [4, 5]
+    assert positions(postprocess(augmenter, once, query_str=QUERY)) == [4, 5]
     assert {excerpt(prompt) for prompt in llm.prompts} == {nodes[4].text}
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from helpers import positions, recorded
 from llama_index.core.schema import NodeWithScore
 from llama_index.llms.openai import OpenAI
 from pytest_httpserver import HTTPServer
@@ -69,17 +68,12 @@ def model(server: HTTPServer, **options: Any) -> OpenAI:
     return OpenAI(model="gpt-4o-mini", api_key=KEY, api_base=server.url_for(server.path), **options)
 
 
-def numbers(result: list[NodeWithScore]) -> list[int]:
-    """The places of the result's chunks in their document, in order."""
-    return [int(hit.node.node_id.rsplit("-", 1)[1]) for hit in result]
-
-
 def test_the_requests_carry_the_prompt(httpserver: HTTPServer, post: Post) -> None:
     """Each request carries rules, worked examples as turns, the excerpt and the question; answers decide."""
     nodes = linked_document(12)
     bodies = endpoint(httpserver, lambda asked: reply("NEXT" if "chunk 3 " in asked else "**Previous**"))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=model(httpserver))
-    assert numbers(post(augmenter, hits(nodes, [3, 8]))) == [3, 4, 7, 8]
+    assert positions(post(augmenter, hits(nodes, [3, 8]))) == [3, 4, 7, 8]
     asked = {body["messages"][-1]["content"] for body in bodies}
     assert asked == {f"Excerpt: {nodes[place].text}\nQuestion: Who won?" for place in (3, 8)}
     roles = [message["role"] for message in bodies[0]["messages"]]
@@ -103,7 +97,7 @@ def test_a_429_is_retried_by_the_client(httpserver: HTTPServer, post: Post) -> N
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=model(httpserver, max_retries=3)
     )
-    assert numbers(post(augmenter, hits(nodes, [2]))) == [1, 2, 3]
+    assert positions(post(augmenter, hits(nodes, [2]))) == [1, 2, 3]
     assert len(bodies) == 2
 
 
@@ -127,25 +121,11 @@ FAULTS: dict[str, Callable[[str], Response | dict[str, Any]]] = {
 }
 
 
-class Seen(BaseEventHandler):
-    """Keeps this package's events as JSON."""
-
-    texts: list[str] = []  # noqa: RUF012  a pydantic field: each instance gets its own
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep it."""
-        if isinstance(event, DirectionsChosenEvent | ContextAugmentationEndEvent):
-            self.texts.append(event.model_dump_json())
-
-
 @pytest.fixture
-def events() -> Iterator[list[str]]:
-    """This package's events, as JSON."""
-    handler = Seen()
-    root = get_dispatcher()
-    root.add_event_handler(handler)
-    yield handler.texts
-    root.event_handlers.remove(handler)
+def events() -> Iterator[list[Any]]:
+    """Collect this package's events."""
+    with recorded(DirectionsChosenEvent, ContextAugmentationEndEvent) as events:
+        yield events
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -154,7 +134,7 @@ def test_a_fault_is_none(
     httpserver: HTTPServer,
     post: Post,
     caplog: pytest.LogCaptureFixture,
-    events: list[str],
+    events: list[Any],
     fault: str,
     decide: str,
 ) -> None:
@@ -172,7 +152,14 @@ def test_a_fault_is_none(
     assert len(warnings) == 1
     assert "2 of 2" in warnings[0].getMessage()
     assert len(events) == 2
-    shown = "".join([*events, *(record.getMessage() for record in own), repr(augmenter), str(augmenter)])
+    shown = "".join(
+        [
+            *(event.model_dump_json() for event in events),
+            *(record.getMessage() for record in own),
+            repr(augmenter),
+            str(augmenter),
+        ]
+    )
     shown += augmenter.to_json() + str(augmenter.to_dict())
     assert KEY not in shown
 
@@ -185,4 +172,4 @@ def test_one_fault_among_many(httpserver: HTTPServer, post: Post) -> None:
         lambda asked: Response("no", status=500) if "chunk 8 " in asked else reply("NEXT"),
     )
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=model(httpserver))
-    assert numbers(post(augmenter, hits(nodes, [8, 3, 13]))) == [8, 3, 4, 13, 14]
+    assert positions(post(augmenter, hits(nodes, [8, 3, 13]))) == [8, 3, 4, 13, 14]

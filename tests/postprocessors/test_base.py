@@ -8,15 +8,15 @@ import logging
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import ids, recorded
 from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
@@ -32,11 +32,6 @@ from llama_index_ext_ctxaug import (
 )
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 @pytest.mark.parametrize(
@@ -59,34 +54,20 @@ def test_a_wrong_docstore_is_explained(make: Any, hint: str) -> None:
         PrevNextNodePostprocessor(docstore=make())
 
 
-class Recorder(BaseEventHandler):
-    """Keeps the events of the package."""
-
-    events: list[BaseEvent] = []  # noqa: RUF012
-
-    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Keep it, if it is one of ours."""
-        if isinstance(event, ContextAugmentationStartEvent | ContextAugmentationEndEvent):
-            self.events.append(event)
-
-
 @pytest.fixture
-def recorder() -> Any:
-    """An event handler on LlamaIndex's root dispatcher."""
-    root = get_dispatcher()
-    handler = Recorder(events=[])
-    root.add_event_handler(handler)
-    yield handler
-    root.event_handlers.remove(handler)
+def events() -> Iterator[list[BaseEvent]]:
+    """Collect the start and end events."""
+    with recorded(ContextAugmentationStartEvent, ContextAugmentationEndEvent) as events:
+        yield events
 
 
-def test_events(postprocess: Any, recorder: Recorder) -> None:
+def test_events(postprocess: Any, events: list[BaseEvent]) -> None:
     """A call reports its start, and its end with reads, added nodes and stop reasons."""
     nodes = linked_document(5)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=2)
     postprocess(augmenter, hits(nodes, [1, 1]), query_str="what?")
-    start, end = recorder.events
+    start, end = events
     assert isinstance(start, ContextAugmentationStartEvent)
     assert (start.augmenter, start.num_hits, start.query_str) == ("PrevNextNodePostprocessor", 1, "what?")
     assert isinstance(end, ContextAugmentationEndEvent)
@@ -97,12 +78,12 @@ def test_events(postprocess: Any, recorder: Recorder) -> None:
     assert end.stop_reasons == {"document_end": 1, "count": 1}
 
 
-def test_no_hits_is_no_work(postprocess: Any, recorder: Recorder) -> None:
+def test_no_hits_is_no_work(postprocess: Any, events: list[BaseEvent]) -> None:
     """Empty input gives an empty list, reads nothing and reports nothing."""
     store = ObservedDocstore(docstore_of(linked_document(2)))
     assert postprocess(PrevNextNodePostprocessor(docstore=store), []) == []
     assert store.batches == []
-    assert recorder.events == []
+    assert events == []
 
 
 def test_provenance_of_added_nodes(postprocess: Any) -> None:

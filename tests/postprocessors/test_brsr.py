@@ -7,7 +7,7 @@ from itertools import permutations
 from pydoc_data.topics import topics
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import Document, MockEmbedding, Settings

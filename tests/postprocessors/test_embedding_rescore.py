@@ -7,7 +7,7 @@ import math
 import time
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode

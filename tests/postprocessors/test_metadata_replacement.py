@@ -8,14 +8,11 @@ import random
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess, recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llama_index.core import SummaryIndex, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor as UpstreamReplacement
@@ -231,25 +228,9 @@ def test_serialization() -> None:
 
 def test_events(postprocess: Postprocess) -> None:
     """A call reports its start and its end."""
-    seen: list[BaseEvent] = []
-
-    class Keep(BaseEventHandler):
-        def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-            seen.append(event)
-
-    root = get_dispatcher()
-    handlers = list(root.event_handlers)
-    root.add_event_handler(Keep())
-    try:
+    with recorded(ContextAugmentationStartEvent, ContextAugmentationEndEvent) as own:
         hits = scored(sentence_nodes(), [3, 4])
         postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), hits)
-    finally:
-        root.event_handlers = handlers
-    own = [
-        event
-        for event in seen
-        if isinstance(event, ContextAugmentationStartEvent | ContextAugmentationEndEvent)
-    ]
     assert [type(event) for event in own] == [ContextAugmentationStartEvent, ContextAugmentationEndEvent]
     assert (own[1].num_hits, own[1].num_nodes) == (2, 1)
 

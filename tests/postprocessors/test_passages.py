@@ -10,7 +10,7 @@ from pydoc_data.topics import topics
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document
@@ -43,11 +43,6 @@ def passages_of(docstore: Any, num_nodes: int = 1, **parameters: Any) -> PrevNex
     return PrevNextNodePostprocessor(
         docstore=docstore, num_nodes=num_nodes, mode="both", output="passages", **parameters
     )
-
-
-def texts(result: list[NodeWithScore]) -> list[str]:
-    """The texts of a result, without metadata."""
-    return [hit.node.get_content(metadata_mode=MetadataMode.NONE) for hit in result]
 
 
 def test_a_hit_and_its_neighbors_are_one_node(postprocess: Postprocess):

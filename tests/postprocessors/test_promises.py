@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from helpers import ids
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeRelationship, NodeWithScore
@@ -27,11 +28,6 @@ class PassagesKept(PrevNextNodePostprocessor):
     def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         object.__setattr__(self, "last", [[c.node.node_id for c in p.chunks] for p in passages])
         return super()._output(passages, writer)
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """The ids of a result, in order."""
-    return [hit.node.node_id for hit in result]
 
 
 def both_ways(

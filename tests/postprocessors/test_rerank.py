@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess, ids, recorded
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -57,11 +55,6 @@ def nodes(count: int = 5) -> list[NodeWithScore]:
     return [
         NodeWithScore(node=TextNode(text=f"Text {n}.", id_=str(n)), score=0.9 - n / 10) for n in range(count)
     ]
-
-
-def ids(result: list[NodeWithScore]) -> list[str]:
-    """Ids of the nodes."""
-    return [hit.node.node_id for hit in result]
 
 
 def cut(text: str, size: int = 40, stride: int = 10) -> list[NodeWithScore]:
@@ -282,21 +275,9 @@ def test_order_of_the_document(postprocess: Postprocess) -> None:
 
 def test_events_come_as_a_pair(postprocess: Postprocess) -> None:
     """One start and one end event, also where the reranker fails."""
-    seen: list[Any] = []
-
-    class Handler(BaseEventHandler):
-        def handle(self, event: Any, **kwargs: Any) -> None:
-            if isinstance(event, (ReRankStartEvent, ReRankEndEvent)):
-                seen.append(event)
-
-    handler = Handler()
-    root = get_dispatcher()
-    root.add_event_handler(handler)
-    try:
+    with recorded(ReRankStartEvent, ReRankEndEvent) as seen:
         for answer in (rescored(1, 2, 3, 4, 5), broken):
             postprocess(RerankPostprocessor(reranker=Reranker(answer=answer)), nodes(), query_str="q")
-    finally:
-        root.event_handlers.remove(handler)
     assert [type(event).__name__ for event in seen] == ["ReRankStartEvent", "ReRankEndEvent"] * 2
     assert seen[0].top_n == 10
     assert len(seen[1].nodes) == len(seen[3].nodes) == 5

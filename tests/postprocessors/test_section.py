@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import Document

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from conftest import Postprocess
+from helpers import Postprocess
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document, Settings
