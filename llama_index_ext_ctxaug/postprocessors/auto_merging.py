@@ -23,12 +23,12 @@ from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.selection.auto_merge import (
     BudgetRule,
     ShareRule,
-    Tree,
     merge_by_budget,
     merge_by_share,
     pieces,
 )
 from llama_index_ext_ctxaug.structure.parents import Ancestry
+from llama_index_ext_ctxaug.structure.tree import Tree
 
 
 class AutoMergingPostprocessor(ContextAugmenter):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
+
+from llama_index_ext_ctxaug.structure.tree import Tree
 
 Tokens = Callable[[str], int]
 """The length in tokens of the node of this id."""
@@ -15,138 +15,6 @@ Allowed = Callable[[str], bool]
 
 Fill = Callable[[str, Sequence[str]], Iterable[str]]
 """Given a parent and its present children, those between them that count as present too."""
-
-
-class Children(NamedTuple):
-    """The children that a parent lists: distinct ids in order, and the place of each."""
-
-    ids: tuple[str, ...]
-    places: Mapping[str, int]
-
-    @classmethod
-    def of(cls, parent_id: str, listed: Iterable[str]) -> Children:
-        """From a list that may name a child twice, or the parent itself."""
-        ids = tuple(id_ for id_ in dict.fromkeys(listed) if id_ != parent_id)
-        return cls(ids, {id_: place for place, id_ in enumerate(ids)})
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Parents and children as far as they are known, without cycles.
-
-    Attributes:
-        parents: the parent's id by the id of the child.
-        children: what each parent that is in hand lists; no entry where it lists nothing.
-    """
-
-    parents: Mapping[str, str]
-    children: Mapping[str, Children]
-
-    @classmethod
-    def of(cls, stated: Mapping[str, str], children: Mapping[str, Children]) -> Tree:
-        """From links that may contradict each other.
-
-        A link to a parent that lists children, but not this one, is none. Where the parent's own link
-        is not known, since the parent could not be read, the node that lists it counts as its parent,
-        unless that closed a cycle: reading it may show more. Of a cycle those links go that no list
-        confirms, and all where lists confirm them all.
-        """
-        parents = {
-            child: parent
-            for child, parent in stated.items()
-            if parent not in children or child in children[parent].places
-        }
-        unread = set(parents.values()) - stated.keys() - children.keys()
-        listing: dict[str, list[str]] = {}
-        for parent, listed in children.items():
-            for id_ in unread & listed.places.keys():
-                listing.setdefault(id_, []).append(parent)
-        for id_, by in listing.items():
-            if len(by) == 1 and id_ not in _way_up(parents, by[0]):
-                parents[id_] = by[0]
-        for confirmed in (False, True):
-            ring = _on_cycles(parents)
-            if not ring:
-                break
-            for id_ in ring:
-                if confirmed or parents[id_] not in children:
-                    del parents[id_]
-        return cls(parents, children)
-
-    def above(self, node_id: str) -> Iterator[str]:
-        """The ancestors of a node, nearest first."""
-        parent = self.parents.get(node_id)
-        while parent is not None:
-            yield parent
-            parent = self.parents.get(parent)
-
-    def distances(self, node_ids: Iterable[str]) -> dict[str, int]:
-        """For these nodes and all above them, how many levels lie between each and the nearest of them."""
-        levels = dict.fromkeys(node_ids, 0)
-        for start in list(levels):
-            for distance, id_ in enumerate(self.above(start), start=1):
-                if levels.get(id_, distance + 1) <= distance:
-                    break
-                levels[id_] = distance
-        return levels
-
-    def path(self, node_id: str) -> tuple[int, ...]:
-        """The places of its ancestors and its own in their parents' lists, from the top: a sort key."""
-        steps = [node_id, *self.above(node_id)]
-        places = [
-            self.children[parent].places[child] if parent in self.children else 0
-            for child, parent in pairwise(steps)
-        ]
-        return tuple(reversed(places))
-
-    def gaps(self, parent_id: str, present: Iterable[str], longest: int) -> dict[str, tuple[str, str]]:
-        """Children between two that are present, where at most so many lie between them.
-
-        Args:
-            parent_id: whose children.
-            present: the children that are present.
-            longest: most children of one gap.
-
-        Returns:
-            By the id of each child in a gap, in order, the present children before and behind it.
-        """
-        children = self.children.get(parent_id)
-        if children is None or longest < 1:
-            return {}
-        ids = children.ids
-        places = sorted(children.places[id_] for id_ in present if id_ in children.places)
-        return {
-            ids[place]: (ids[before], ids[behind])
-            for before, behind in pairwise(places)
-            if behind - before - 1 <= longest
-            for place in range(before + 1, behind)
-        }
-
-
-def _way_up(parents: Mapping[str, str], node_id: str) -> dict[str, None]:
-    """A node and all above it; ends where it comes round."""
-    way: dict[str, None] = {}
-    current: str | None = node_id
-    while current is not None and current not in way:
-        way[current] = None
-        current = parents.get(current)
-    return way
-
-
-def _on_cycles(parents: Mapping[str, str]) -> list[str]:
-    """The ids from which the way up leads back to themselves."""
-    found: list[str] = []
-    first_seen_from: dict[str, str] = {}
-    for start in parents:
-        way: list[str] = []
-        current: str | None = start
-        while current is not None and current not in first_seen_from:
-            first_seen_from[current] = start
-            way.append(current)
-            current = parents.get(current)
-        if current is not None and first_seen_from[current] == start and current in way:
-            found += way[way.index(current) :]
-    return found
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from llama_index.core.schema import BaseNode, NodeRelationship
 
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
-from llama_index_ext_ctxaug.selection.auto_merge import Children, Tree
 from llama_index_ext_ctxaug.structure.adjacency import Adjacency
 from llama_index_ext_ctxaug.structure.relationships import related_ids
+from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
 
 @dataclass

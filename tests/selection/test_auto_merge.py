@@ -7,13 +7,12 @@ import pytest
 from llama_index_ext_ctxaug.passages.scores import merged_score
 from llama_index_ext_ctxaug.selection.auto_merge import (
     BudgetRule,
-    Children,
     ShareRule,
-    Tree,
     merge_by_budget,
     merge_by_share,
     pieces,
 )
+from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
 
 def tree(**families: str) -> Tree:
@@ -30,64 +29,6 @@ def every(parent: str) -> bool:
 def tokens(node_id: str) -> int:
     """A grandparent has 900 tokens, a parent 300, a child 100."""
     return {"G": 900, "P": 300, "Q": 300, "R": 300, "long": 700}.get(node_id, 100)
-
-
-def test_children_are_distinct_and_never_their_own_parent() -> None:
-    """A list that names a child twice, or the parent, counts each other node once."""
-    assert Children.of("P", ["a", "b", "a", "P"]).ids == ("a", "b")
-
-
-def test_a_link_that_the_list_contradicts_is_none() -> None:
-    """A child that a parent does not list has no parent; a parent that lists nothing is believed."""
-    found = Tree.of({"a": "P", "x": "P", "y": "Q"}, {"P": Children.of("P", ["a"])})
-    assert found.parents == {"a": "P", "y": "Q"}
-
-
-def test_the_node_that_lists_an_unread_parent_stands_above_it() -> None:
-    """Where a parent is missing, its own parent is found from above; two that claim it cancel out."""
-    listed = {"G": Children.of("G", ["P", "Q"])}
-    assert list(Tree.of({"a": "P"}, listed).above("a")) == ["P", "G"]
-    listed["H"] = Children.of("H", ["P"])
-    assert list(Tree.of({"a": "P"}, listed).above("a")) == ["P"]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_wrong_link_of_a_ring_goes(order: int) -> None:
-    """A parent that names its own grandchild as parent: that link goes, the ones that lists confirm stay."""
-    listed = {"P": Children.of("P", ["a"]), "G": Children.of("G", ["P"])}
-    stated = [("a", "P"), ("P", "G"), ("G", "a")]
-    assert Tree.of(dict(stated[::order]), listed).parents == {"a": "P", "P": "G"}
-
-
-def test_a_ring_that_all_lists_confirm_goes_whole() -> None:
-    """Two nodes that are each other's parent and child have no parent; what hangs below keeps its own."""
-    found = tree(P="Q a", Q="P")
-    assert found.parents == {"a": "P"}
-
-
-def test_distance_counts_from_the_nearest() -> None:
-    """Levels above several nodes count from the nearest of them."""
-    found = tree(G="P Q", P="a b", Q="c")
-    assert found.distances(["a", "Q"]) == {"a": 0, "Q": 0, "P": 1, "G": 1}
-
-
-@pytest.mark.parametrize(
-    ("present", "longest", "filled"),
-    [
-        ("a c", 1, "b"),
-        ("c a", 1, "b"),
-        ("a d", 1, ""),
-        ("a d", 2, "b c"),
-        ("a b", 1, ""),
-        ("a c e", 1, "b d"),
-        ("b", 3, ""),
-        ("a c", 0, ""),
-    ],
-)
-def test_gaps_lie_between_two_children(present: str, longest: int, filled: str) -> None:
-    """What lies between two present children is a gap, up to a length, whatever the order."""
-    found = tree(P="a b c d e").gaps("P", present.split(), longest)
-    assert list(found) == filled.split()
 
 
 @pytest.mark.parametrize(
