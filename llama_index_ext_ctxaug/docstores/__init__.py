@@ -1,1 +1,1 @@
-"""Read document stores: batched, in one round trip where the store can, sync and async."""
+"""Read document stores in batches, in one round trip where the store can, sync and async."""

@@ -1,4 +1,4 @@
-"""Batched reads from any `BaseDocumentStore`: each id at most once a call, sync and async."""
+"""Batched reads from any `BaseDocumentStore`: each id at most once per call, sync and async."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class ReadRequest(NamedTuple):
-    """What a task needs in hand before it can go on.
+    """What a search needs loaded before it can continue.
 
     Attributes:
-        nodes: ids of nodes; one that is in hand as a hit is not read.
+        nodes: node ids; hits among them are not read.
         copies: ids of hits whose stored copy is needed, since the hit itself lacks a link.
         documents: ids of source documents whose list of node ids is needed.
-        all_documents: whether the list of all documents is needed (reads grow with the store).
+        all_documents: whether the list of all documents is needed; this read grows with the store.
     """
 
     nodes: Sequence[str] = ()
@@ -32,11 +32,11 @@ class ReadRequest(NamedTuple):
 
 
 Search = Generator[ReadRequest, None, T]
-"""The search of one hit for its neighbors: yields what it wants, goes on when that was looked for."""
+"""The search for one hit's neighbors: yields what it needs, resumes once its reads are loaded."""
 
 
 class DocumentOrder(NamedTuple):
-    """The node ids of a source document as its store lists them, and the place of each in that list."""
+    """The node ids of a source document in the order of its store, and the position of each."""
 
     ids: tuple[str, ...]
     places: Mapping[str, int]
@@ -49,7 +49,7 @@ def _order(info: RefDocInfo) -> DocumentOrder:
 
 @dataclass(slots=True)
 class _Batch:
-    """What one round of reading asks for: keys of dicts, so that each is asked for once and in order."""
+    """The keys of one read, as keys of dicts: distinct and in order."""
 
     nodes: dict[str, None] = field(default_factory=dict)
     documents: dict[str, None] = field(default_factory=dict)
@@ -58,20 +58,19 @@ class _Batch:
 
 @dataclass
 class BatchReader:
-    """The nodes that one call has in hand, and the only way to get more.
+    """Nodes loaded during one call, and the reader that loads more.
 
     Attributes:
-        docstore: where nodes are read.
+        docstore: the store to read.
         hits: the hits' own nodes by id; they are never read for their text.
-        max_concurrency: most single reads at a time, for a store that has no other.
-        timeout: most seconds that one round may take; None for no limit.
-        stored: what was read from the store, by id; None where the store has no such node.
-        documents: the list of nodes of each source document that was asked for, by document id; None
-            where the store has no such list.
-        all_documents: all documents of the store, once they were read.
+        max_concurrency: maximum single reads at a time, for a store without a multi-key read.
+        timeout: maximum seconds for one batched read; None for no limit.
+        stored: nodes read from the store, by id; None where the store has no such node.
+        documents: node lists read, by source document id; None where the store has no such list.
+        all_documents: all documents of the store, once read.
         round_trips: number of batched reads so far.
-        reads: number of keys asked for so far (nodes and document lists).
-        error: what the store raised, if it did.
+        reads: number of keys read so far (nodes and document lists).
+        error: the error that the store raised, if any.
     """
 
     docstore: BaseDocumentStore
@@ -86,67 +85,67 @@ class BatchReader:
     error: Exception | None = None
 
     def node(self, node_id: str) -> BaseNode | None:
-        """The node of this id: the hit where it is one, else what the store gave; None if not in hand."""
+        """Return the hit of this id, else the stored node; None if not loaded."""
         return self.hits.get(node_id) or self.stored.get(node_id)
 
     def copy(self, node_id: str) -> BaseNode | None:
-        """The store's copy of this node, if it was read and found."""
+        """Return the store's copy of this node; None if it was not read or not found."""
         return self.stored.get(node_id)
 
-    def lacks(self, want: ReadRequest) -> bool:
-        """Whether anything in this want has not been looked for yet."""
-        return self._collect(want, _Batch())
+    def lacks(self, request: ReadRequest) -> bool:
+        """True if something in this request has not been read yet."""
+        return self._collect(request, _Batch())
 
     def fetch(self, requests: Iterable[ReadRequest]) -> Flow[None]:
-        """Read what these wants lack, in one round; nothing lacking costs no round."""
+        """Load what these requests lack, in at most one read."""
         batch = _Batch()
         for request in requests:
             self._collect(request, batch)
         yield from self._read(batch)
 
-    def advance(self, tasks: Iterable[Search[T]]) -> Flow[list[T]]:
-        """Run many tasks side by side, so that all that they want at one moment is one read.
+    def advance(self, searches: Iterable[Search[T]]) -> Flow[list[T]]:
+        """Run searches side by side, so that what they need at one time is one read.
 
         Args:
-            tasks: the searches; what they return stands at the same place in the result.
+            searches: the searches, which share no state that they change.
 
         Returns:
-            The tasks' results, in the order of the tasks.
+            The results, in the order of the searches.
         """
-        running = list(enumerate(tasks))
+        running = list(enumerate(searches))
         results: dict[int, T] = {}
         while running:
             batch = _Batch()
             waiting: list[tuple[int, Search[T]]] = []
-            for place, task in running:
+            for place, search in running:
                 try:
-                    while not self._collect(next(task), batch):
+                    while not self._collect(next(search), batch):
                         pass
                 except StopIteration as stop:
                     results[place] = stop.value
                 else:
-                    waiting.append((place, task))
+                    waiting.append((place, search))
             yield from self._read(batch)
             running = waiting
         return [results[place] for place in sorted(results)]
 
-    def _collect(self, want: ReadRequest, batch: _Batch) -> bool:
-        """Put what a want lacks into the batch; whether it lacks anything."""
+    def _collect(self, request: ReadRequest, batch: _Batch) -> bool:
+        """Add what a request lacks to the batch; return True if it lacks anything."""
         stored, hits = self.stored, self.hits
         lacking = False
-        for id_ in want.nodes:
+        for id_ in request.nodes:
             if id_ not in stored and id_ not in hits:
                 batch.nodes[id_] = None
                 lacking = True
-        for id_ in want.copies:
+        for id_ in request.copies:
             if id_ not in stored:
                 batch.nodes[id_] = None
                 lacking = True
-        for id_ in want.documents:
+        for id_ in request.documents:
             if id_ not in self.documents:
                 batch.documents[id_] = None
                 lacking = True
-        if want.all_documents and self.all_documents is None:
+        if request.all_documents and self.all_documents is None:
             batch.all_documents = lacking = True
         return lacking
 
@@ -169,5 +168,5 @@ class BatchReader:
         for id_ in documents:
             info = answer.documents.get(id_)
             self.documents[id_] = _order(info) if info else None
-        if answer.all_documents is not None:
+        if batch.all_documents:
             self.all_documents = answer.all_documents

@@ -1,4 +1,4 @@
-"""Reads side by side: in threads or in tasks, bounded, and given up when they take too long."""
+"""Run reads side by side, in threads or tasks, with a limit and a timeout."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ T = TypeVar("T")
 
 
 def in_threads(read: Callable[[str], T], ids: Sequence[str], workers: int) -> list[T]:
-    """What `read` gives for each id, in their order, read by so many threads; the first error is raised."""
-    workers = min(workers, len(ids))
-    shares = [ids[start::workers] for start in range(workers)]
-    with ThreadPoolExecutor(workers) as pool:
+    """Return `read(id)` for each id, in order, using at most `workers` threads; raise the first error."""
+    shares = _shares(ids, workers)
+    with ThreadPoolExecutor(len(shares)) as pool:
         running = [pool.submit(contextvars.copy_context().run, _read_all, read, share) for share in shares]
         return _interleaved([one.result() for one in running], len(ids))
 
@@ -27,13 +26,12 @@ def _read_all(read: Callable[[str], T], ids: Sequence[str]) -> list[T]:
 
 
 async def in_tasks(read: Callable[[str], Awaitable[T]], ids: Sequence[str], workers: int) -> list[T]:
-    """What `read` gives for each id, in their order, read by so many tasks; an error ends them all."""
-    workers = min(workers, len(ids))
+    """Return `read(id)` for each id, in order, using at most `workers` tasks; an error ends them all."""
 
     async def read_all(share: Sequence[str]) -> list[T]:
         return [await read(id_) for id_ in share]
 
-    tasks = [asyncio.ensure_future(read_all(ids[start::workers])) for start in range(workers)]
+    tasks = [asyncio.ensure_future(read_all(share)) for share in _shares(ids, workers)]
     try:
         return _interleaved(await asyncio.gather(*tasks), len(ids))
     finally:
@@ -42,17 +40,22 @@ async def in_tasks(read: Callable[[str], Awaitable[T]], ids: Sequence[str], work
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _shares(ids: Sequence[str], workers: int) -> list[Sequence[str]]:
+    workers = min(workers, len(ids))
+    return [ids[start::workers] for start in range(workers)]
+
+
 def _interleaved(shares: Sequence[Sequence[T]], count: int) -> list[T]:
     workers = len(shares)
     return [shares[place % workers][place // workers] for place in range(count)]
 
 
-def wait_in_thread(work: Callable[[], T], timeout: float, complaint: str) -> T:
-    """Do something that may never end, and wait for it so many seconds.
+def wait_in_thread(work: Callable[[], T], timeout: float, message: str) -> T:
+    """Run work in a thread of its own and wait for it at most `timeout` seconds.
 
     Raises:
-        TimeoutError: it has not ended, with this complaint; the thread is left behind, and does not
-            keep the process from ending.
+        TimeoutError: the work did not end in time; it carries `message`. The thread is abandoned, and
+            does not keep the process from exiting.
     """
     future = _start(work)
     try:
@@ -60,11 +63,11 @@ def wait_in_thread(work: Callable[[], T], timeout: float, complaint: str) -> T:
     except FutureTimeoutError as error:
         if future.done():
             raise  # the work's own error
-        raise TimeoutError(complaint) from error
+        raise TimeoutError(message) from error
 
 
 async def in_thread(work: Callable[[], T], *, may_hang: bool) -> T:
-    """Do something that blocks, in a thread; one that may hang gets a thread that can be left behind."""
+    """Run blocking work in a thread; work that may hang gets a thread that can be abandoned."""
     if may_hang:
         return await asyncio.wrap_future(_start(work))
     return await asyncio.to_thread(work)

@@ -1,30 +1,38 @@
-"""Nodes out of the records that key-value stores keep of them."""
+"""Decode key-value records into nodes and document lists."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import logging
+from collections.abc import Callable, Mapping
+from json import loads
+from typing import Any, TypeVar
 
 from llama_index.core.constants import DATA_KEY, TYPE_KEY
 from llama_index.core.schema import BaseNode, TextNode
+from llama_index.core.storage.docstore.types import RefDocInfo
 from llama_index.core.storage.docstore.utils import json_to_doc
+from pydantic_core import from_json
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _TEXT = TextNode.get_type()
 _OTHER_FORMS = frozenset({"extra_info", "text_resource"})
-"""Keys that only records of old versions, or of nodes of the newer kind, have."""
+"""Keys that occur only in records of old versions, or of the newer `Node` class."""
 
 
 def decode_node(record: dict[str, Any]) -> BaseNode:
-    """The node of a record, the same that core's `json_to_doc` makes.
+    """Return the node of a record, equal to the one that core's `json_to_doc` returns.
 
-    Nearly all records are of text nodes. Asking each for its kind and form, and handing it through three
-    constructors, takes as long as the validation itself: text nodes go to that directly.
+    Text nodes, which are nearly all, go straight to validation: core's dispatch and three constructors
+    take as long as validation itself.
 
     Args:
-        record: what `doc_to_json` made of a node; it stays as it is.
+        record: the result of `doc_to_json`; it is not changed.
 
     Raises:
-        ValueError: the record is of no known kind, or its fields are wrong.
+        ValueError: the record is of no known kind, or its fields are invalid.
         KeyError: it lacks its kind or its data.
     """
     data: Mapping[str, Any] = record[DATA_KEY]
@@ -33,3 +41,30 @@ def decode_node(record: dict[str, Any]) -> BaseNode:
     node = TextNode.__new__(TextNode)
     TextNode.__pydantic_validator__.validate_python(data, self_instance=node)
     return node
+
+
+def decode_document(record: Mapping[str, Any]) -> RefDocInfo:
+    """Return the node list of a source document."""
+    node_ids = record.get("node_ids", record.get("doc_ids"))  # the latter in stores of old versions
+    return RefDocInfo(node_ids=list(node_ids or ()), metadata=record.get("metadata") or {})
+
+
+def decode(decoder: Callable[[Any], T], id_: str, value: Any) -> T | None:
+    """Decode a value, JSON text or parsed; an invalid one is logged and returned as None."""
+    try:
+        return decoder(_parsed(value) if isinstance(value, (str, bytes, bytearray)) else value)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        warn_unreadable(id_, error)
+        return None
+
+
+def warn_unreadable(id_: str, error: Exception) -> None:
+    """Log that a record counts as missing."""
+    logger.warning("The docstore's record %r cannot be decoded and counts as missing: %r", id_, error)
+
+
+def _parsed(text: str | bytes | bytearray) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:
+        return loads(text)  # slower, but accepts the lone surrogates that Python's JSON may hold

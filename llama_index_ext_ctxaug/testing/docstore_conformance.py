@@ -1,4 +1,4 @@
-"""What a docstore must do for augmenters to work on it, as tests that anybody can run on their own."""
+"""Tests that a docstore must pass for augmenters to work on it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from llama_index_ext_ctxaug.testing.kit import hits, linked_document
 MakeDocstore = Callable[[], BaseDocumentStore]
 
 
-class Outcome(NamedTuple):
-    """What a call gave and what it cost.
+class CallRecord(NamedTuple):
+    """The result and the cost of one call.
 
     Attributes:
-        nodes: the nodes that went out.
-        round_trips: reads of the docstore, one after another.
-        reads: keys that were read.
+        nodes: the nodes returned.
+        round_trips: consecutive reads of the docstore.
+        reads: keys read.
     """
 
     nodes: list[NodeWithScore]
@@ -33,15 +33,15 @@ class Outcome(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """Ids of the nodes, in order."""
+        """Node ids, in order."""
         return [node.node.node_id for node in self.nodes]
 
 
 class DocstoreConformance:
-    """Tests of a docstore, each run sync and async, each on a docstore that is empty at its start.
+    """Tests of a docstore, each run sync and async.
 
-    Subclass it as a test class and give it a fixture `make_docstore` that makes such docstores; each
-    must be a new one that shares no nodes with those made before.
+    Subclass it as a test class with a fixture `make_docstore`, a function that returns a new, empty
+    docstore at each call; run it with pytest.
 
     Example:
         ```python
@@ -57,94 +57,94 @@ class DocstoreConformance:
     """
 
     def test_neighbors_come_in_document_order(self, make_docstore: MakeDocstore) -> None:
-        """Both neighbors of each hit come back, in document order, hits in the order of their rank."""
+        """Both neighbors of each hit are returned in document order, passages by the rank of their hits."""
         first, second = linked_document(9, source_id="first"), linked_document(9, source_id="second")
         docstore = _filled(make_docstore, first, second)
-        outcome = _both_ways(docstore, [*hits(second, [4]), *hits(first, [1, 3])], num_nodes=1, mode="both")
-        assert outcome.ids == _ids([*second[3:6], *first[0:5]])
+        record = _both_ways(docstore, [*hits(second, [4]), *hits(first, [1, 3])], num_nodes=1, mode="both")
+        assert record.ids == _ids([*second[3:6], *first[0:5]])
 
     def test_nodes_come_back_whole(self, make_docstore: MakeDocstore) -> None:
         """Text of any script, metadata, offsets and relationships survive the docstore."""
         texts = ["Ein Maß 水 \U0001f600", 'quotes " and \\ and \n line', "third"]
         chain = linked_document(texts, offsets=True, metadata={"page": 3, "tags": ["a", "b"], "none": None})
         docstore = _filled(make_docstore, chain)
-        outcome = _both_ways(docstore, hits(chain, [0]), num_nodes=2)
-        for stored, node in zip(outcome.nodes, chain, strict=True):
+        record = _both_ways(docstore, hits(chain, [0]), num_nodes=2)
+        for stored, node in zip(record.nodes, chain, strict=True):
             assert isinstance(stored.node, TextNode)
             assert stored.node.text == node.text
             assert stored.node.start_char_idx == node.start_char_idx
             assert stored.node.relationships == node.relationships
             assert {key: stored.node.metadata[key] for key in node.metadata} == node.metadata
 
-    def test_rounds_do_not_exceed_hops(self, make_docstore: MakeDocstore) -> None:
-        """Up to two hops cost a round each for all hits and documents together; no key is read twice."""
+    def test_round_trips_do_not_exceed_hops(self, make_docstore: MakeDocstore) -> None:
+        """Each of two hops costs at most one read for all hits and documents; no key is read twice."""
         documents = [linked_document(12, source_id=f"document-{number}") for number in range(5)]
         docstore = _filled(make_docstore, *documents)
         found = [hit for chain in documents for hit in hits(chain, [2, 3, 8])]
         for hops in (1, 2):
-            outcome = _both_ways(docstore, found, num_nodes=hops, mode="both")
-            assert outcome.round_trips <= hops
-            assert outcome.reads <= 12 * len(documents)
-            assert len(outcome.ids) == len(set(outcome.ids)) == 5 * len({*_around([2, 3, 8], hops)})
+            record = _both_ways(docstore, found, num_nodes=hops, mode="both")
+            assert record.round_trips <= hops
+            assert record.reads <= 12 * len(documents)
+            assert len(record.ids) == len(set(record.ids)) == 5 * len({*_around([2, 3, 8], hops)})
 
-    def test_a_long_walk_takes_two_rounds(self, make_docstore: MakeDocstore) -> None:
-        """From three hops on the document's list of nodes is read, and then all neighbors at once."""
+    def test_a_long_walk_takes_two_round_trips(self, make_docstore: MakeDocstore) -> None:
+        """From three hops on, the document's node list is read first, then all neighbors at once."""
         chain = linked_document(60)
         docstore = _filled(make_docstore, chain)
-        outcome = _both_ways(docstore, hits(chain, [10, 40]), num_nodes=9, mode="both")
-        assert outcome.ids == _ids([*chain[1:20], *chain[31:50]])
-        assert outcome.round_trips <= 2
+        record = _both_ways(docstore, hits(chain, [10, 40]), num_nodes=9, mode="both")
+        assert record.ids == _ids([*chain[1:20], *chain[31:50]])
+        assert record.round_trips <= 2
 
     def test_order_of_adding_does_not_matter(self, make_docstore: MakeDocstore) -> None:
-        """Nodes that were added in another order than that of the document are found by their links."""
+        """Nodes added out of document order are found by their links."""
         chain = linked_document(12)
         docstore = make_docstore()
         for place in (7, 2, 11, 5, 0, 9, 4, 1, 10, 3, 8, 6):
             docstore.add_documents([chain[place]])
-        outcome = _both_ways(docstore, hits(chain, [6]), num_nodes=4, mode="both")
-        assert outcome.ids == _ids(chain[2:11])
+        record = _both_ways(docstore, hits(chain, [6]), num_nodes=4, mode="both")
+        assert record.ids == _ids(chain[2:11])
 
     def test_a_node_deleted_and_added_again(self, make_docstore: MakeDocstore) -> None:
-        """A node that stands at the end of the document's list, since it was added again, keeps its place."""
+        """A node that is last in the document's list because it was added again keeps its place."""
         chain = linked_document(10)
         docstore = _filled(make_docstore, chain)
         docstore.delete_document(chain[4].node_id)
         docstore.add_documents([chain[4]])
-        outcome = _both_ways(docstore, hits(chain, [3]), num_nodes=4)
-        assert outcome.ids == _ids(chain[3:8])
+        record = _both_ways(docstore, hits(chain, [3]), num_nodes=4)
+        assert record.ids == _ids(chain[3:8])
 
     def test_missing_nodes_end_growth(self, make_docstore: MakeDocstore) -> None:
-        """Where a linked node is not in the docstore expansion ends, and nothing is raised."""
+        """Expansion ends at a linked node that is not in the docstore, without an error."""
         chain = linked_document(9)
         docstore = _filled(make_docstore, chain)
         docstore.delete_document(chain[6].node_id)
-        outcome = _both_ways(docstore, hits(chain, [4]), num_nodes=3, mode="both")
-        assert outcome.ids == _ids(chain[1:6])
+        record = _both_ways(docstore, hits(chain, [4]), num_nodes=3, mode="both")
+        assert record.ids == _ids(chain[1:6])
 
     def test_an_empty_docstore_gives_the_hits(self, make_docstore: MakeDocstore) -> None:
-        """Without any node the hits go out as they came in."""
+        """A docstore without nodes gives the hits back, in their order."""
         chain = linked_document(5)
-        outcome = _both_ways(make_docstore(), hits(chain, [3, 1]), num_nodes=2, mode="both")
-        assert outcome.ids == _ids([chain[3], chain[1]])
+        record = _both_ways(make_docstore(), hits(chain, [3, 1]), num_nodes=2, mode="both")
+        assert record.ids == _ids([chain[3], chain[1]])
 
     def test_lost_links_are_taken_from_the_docstore(self, make_docstore: MakeDocstore) -> None:
-        """A hit that came back from a vector store without relationships has those of its stored copy."""
+        """A hit without relationships, as vector stores return it, uses those of its stored copy."""
         chain = linked_document(7)
         docstore = _filled(make_docstore, chain)
         bare = TextNode(id_=chain[3].node_id, text=chain[3].text)
         found = [NodeWithScore(node=bare, score=0.5)]
-        outcome = _both_ways(docstore, found, num_nodes=2, mode="both")
-        assert outcome.ids == _ids(chain[1:6])
+        record = _both_ways(docstore, found, num_nodes=2, mode="both")
+        assert record.ids == _ids(chain[1:6])
 
     def test_links_of_one_direction_are_enough(self, make_docstore: MakeDocstore) -> None:
-        """Where nodes state PREVIOUS alone the following ones are found by the document's list."""
+        """Where nodes have PREVIOUS only, following nodes are found by the document's node list."""
         chain = linked_document(8, links="previous")
         docstore = _filled(make_docstore, chain)
-        outcome = _both_ways(docstore, hits(chain, [3]), num_nodes=3, mode="both")
-        assert outcome.ids == _ids(chain[0:7])
+        record = _both_ways(docstore, hits(chain, [3]), num_nodes=3, mode="both")
+        assert record.ids == _ids(chain[0:7])
 
     def test_each_call_may_have_its_own_event_loop(self, make_docstore: MakeDocstore) -> None:
-        """A second `asyncio.run` on the same docstore gives what the first gave."""
+        """Each `asyncio.run` on the same docstore gives the same result."""
         chain = linked_document(9)
         docstore = _filled(make_docstore, chain)
         augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=3, mode="both")
@@ -153,7 +153,7 @@ class DocstoreConformance:
             assert [node.node.node_id for node in nodes] == _ids(chain[1:8])
 
     def test_many_queries_at_once(self, make_docstore: MakeDocstore) -> None:
-        """Fifty concurrent async calls in one event loop each get their own neighbors."""
+        """Each of fifty concurrent async calls gets its own neighbors."""
         chain = linked_document(60)
         augmenter = PrevNextNodePostprocessor(
             docstore=_filled(make_docstore, chain), num_nodes=3, mode="both"
@@ -167,7 +167,7 @@ class DocstoreConformance:
             assert [node.node.node_id for node in nodes] == _ids(chain[place - 3 : place + 4])
 
     def test_a_failing_docstore_is_not_hidden(self, make_docstore: MakeDocstore) -> None:
-        """What the docstore raises is raised; with on_store_error="return_hits" the hits go out alone."""
+        """A docstore's error is raised; with on_store_error="return_hits" the hits are returned alone."""
         chain = linked_document(5)
         docstore = _filled(make_docstore, chain)
         error = ConnectionError("out of reach")
@@ -179,8 +179,8 @@ class DocstoreConformance:
                 assert raised is error  # noqa: PT017 - pytest is not imported here
             else:
                 raise AssertionError("the docstore failed and nothing was raised")
-        outcome = _both_ways(docstore, hits(chain, [2, 0]), on_store_error="return_hits")
-        assert outcome.ids == _ids([chain[2], chain[0]])
+        record = _both_ways(docstore, hits(chain, [2, 0]), on_store_error="return_hits")
+        assert record.ids == _ids([chain[2], chain[0]])
 
 
 def _filled(make_docstore: MakeDocstore, *documents: Sequence[BaseNode]) -> BaseDocumentStore:
@@ -202,7 +202,7 @@ class _EndEvents(BaseEventHandler):
     ends: list[ContextAugmentationEndEvent]
 
     def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep the reports of calls that ended."""
+        """Keep end events."""
         if isinstance(event, ContextAugmentationEndEvent):
             self.ends.append(event)
 
@@ -215,8 +215,8 @@ def _async(augmenter: PrevNextNodePostprocessor, found: list[NodeWithScore]) -> 
     return asyncio.run(augmenter.apostprocess_nodes(found))
 
 
-def _both_ways(docstore: BaseDocumentStore, found: list[NodeWithScore], **parameters: Any) -> Outcome:
-    """Call sync and async, hold the two to the same answer at the same cost, and give it back."""
+def _both_ways(docstore: BaseDocumentStore, found: list[NodeWithScore], **parameters: Any) -> CallRecord:
+    """Call sync and async, check that result and cost are the same, and return them."""
     augmenter = PrevNextNodePostprocessor(docstore=docstore, **parameters)
     handler = _EndEvents(ends=[])
     dispatcher = get_dispatcher()
@@ -225,15 +225,16 @@ def _both_ways(docstore: BaseDocumentStore, found: list[NodeWithScore], **parame
         answers = [call(augmenter, found) for call in (_sync, _async)]
     finally:
         dispatcher.event_handlers.remove(handler)
-    outcomes = [
-        Outcome(nodes, end.round_trips, end.reads) for nodes, end in zip(answers, handler.ends, strict=True)
+    records = [
+        CallRecord(nodes, end.round_trips, end.reads)
+        for nodes, end in zip(answers, handler.ends, strict=True)
     ]
-    assert outcomes[0] == outcomes[1]
-    return outcomes[0]
+    assert records[0] == records[1]
+    return records[0]
 
 
 def _break(docstore: BaseDocumentStore, error: Exception) -> None:
-    """Have all reads of a docstore fail."""
+    """Make all reads of a docstore fail."""
 
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -25,14 +25,15 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import ProgrammingError
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, register_bulk_read
-from llama_index_ext_ctxaug.docstores import read_step as store_module
-from llama_index_ext_ctxaug.docstores.bulk import Keys, Values, bulk_read_of, own_loop
+from llama_index_ext_ctxaug.docstores import store_call, strategies
+from llama_index_ext_ctxaug.docstores.bulk.registry import Keys, Values, bulk_read_of
+from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 from llama_index_ext_ctxaug.testing import ObservedDocstore, Relay, hits, linked_document
 
 
 @pytest.fixture(autouse=True)
 def _log_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_said", set())
+    monkeypatch.setattr(store_call, "_logged", set())
 
 
 class ManyKVStore(SimpleKVStore):
@@ -466,7 +467,7 @@ def test_fast_single_reads_stay_in_their_thread(
     postprocess: Postprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store in memory pays for no threads."""
-    monkeypatch.setattr(store_module, "SLOW_READ", 1.0)  # a busy machine is slow, which makes no store slow
+    monkeypatch.setattr(strategies, "SLOW_READ", 1.0)  # a busy machine is slow, which makes no store slow
     docstore = CountingDocstore()
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both")

@@ -1,0 +1,46 @@
+"""Async clients whose pooled connections belong to the event loop that opened them."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_LOOP_ERRORS = (
+    "Event loop is closed",
+    "attached to a different loop",
+    "bound to a different event loop",
+    "another operation is in progress",  # asyncpg, of a connection that a first such error left behind
+)
+
+_loops: weakref.WeakKeyDictionary[Any, Callable[[], object]] = weakref.WeakKeyDictionary()
+"""The event loop that each client's connections belong to."""
+
+
+@contextmanager
+def own_loop(client: Any) -> Iterator[None]:
+    """Use an async client in the first event loop that asks for it, and in no other.
+
+    A pool that serves a second loop hands out connections that hang in the first one.
+
+    Raises:
+        NotImplementedError: the client's connections belong to another loop.
+    """
+    loop = asyncio.get_running_loop()
+    if _loops.setdefault(client, weakref.ref(loop))() is not loop:
+        raise NotImplementedError("its async client belongs to another event loop")
+    try:
+        yield
+    except Exception as error:
+        if not of_another_loop(error):
+            raise
+        _loops[client] = lambda: None
+        raise NotImplementedError("its async client belongs to another event loop") from error
+
+
+def of_another_loop(error: Exception) -> bool:
+    """True if an error says that a connection belongs to another event loop, closed or running."""
+    text = str(error)
+    return any(part in text for part in _LOOP_ERRORS)
