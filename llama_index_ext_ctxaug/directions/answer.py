@@ -1,90 +1,99 @@
-"""What a language model's reply says about the direction in which context is missing."""
+"""Read the direction in which context is missing from a language model's reply."""
 
 from __future__ import annotations
 
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Iterable
+from itertools import chain, pairwise
+from typing import Any, Literal, cast
 
 from llama_index_ext_ctxaug.directions.labels import DEFAULT_LABELS, LABELS_ALONE, Labels
 
 Answer = Literal["previous", "next", "none", "both"]
-"""What stands before the excerpt is needed, what stands after it, neither, or both."""
+"""The side of an excerpt on which context is missing."""
 
 _THINKING = re.compile(r"<(think|thinking|reasoning|thought)>.*?(</\1>|\Z)", re.S | re.I)
 _THINKING_END = re.compile(r"\A.*</(?:think|thinking|reasoning|thought)>", re.S | re.I)
-_ECHO = re.compile(r"\n\s*(?:context|question|excerpt|passage|user|片段|上下文|问题|問題)\s*[:：]", re.I)
+_ECHO = re.compile(r"\n\s*(?:context|question|excerpt|passage|user|片段|上下文|问题|問題)\s*:", re.I)
 _JSON = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
+_NUMBERED = re.compile(r"^\W*(?:excerpt|片段|第)?\s*(\d+)\s*(?:段|个)?\W+(.+)$", re.M | re.I)
 _MARKER = re.compile(
-    r"(?:\b(?:answer|decision|verdict|direction|prediction|result|conclusion|output|label|choice)\b"
+    r"(?:\b(?:answer|decision|verdict|directions?|prediction|result|conclusion|output|label|choice)\b"
     r"|答案|结论|結論|回答|判断|判斷|方向|结果|結果)"
-    r"[\s\"'*_`]*(?:\bis\b|\bwould be\b|[:：=]|->|→|是|为|為)[\s:：]*",
+    r"[\s\"'*_`]*(?:\bis\b|\bwould be\b|[:=]|->|→|是|为|為)[\s:]*",
     re.I,
 )
-_TRIM = " \t\r\n*_`#>~|$\"'“”‘’「」『』《》()（）[]【】{}<>.,;:!?。，；：！？、-–—→=\\"
-_BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+|\\boxed\b)")
-_BREAK = re.compile(
-    r"[.;!?。；！？，,\n()（）:：|]|\s[-–—]+\s|[–—]|\b(?:but|because|since|while|whereas|although|so|as|rather|instead)\b"
-    r"|但是|但|而是|因为|因為|由于|所以|因此",
+_EDGES = re.compile(r"\A[\W_]*(?:\d{1,2}[.)][\W_]+)?|[\W_]+\Z")
+_SENTENCE = re.compile(r"[.!?。\n]")
+
+# A reply is judged by its signs: p, n, o, b for the labels previous, next, none, both (capitals for labels
+# in capitals), ! for a denial, & for "and", / for "or", one - for each character of other words.
+_SIGNS = {"previous": "p", "next": "n", "none": "o", "both": "b"}
+_MEANINGS = {sign: cast(Answer, kind) for kind, sign in _SIGNS.items()}
+_SYNTAX = (
+    ("/", r"\bor\b|还是|或者?"),
+    ("&", r"\band\b|\bas well(?: as)?\b|\balso\b|[&+/、和与與及跟也]|以及|还有"),
+    (",", r","),
+    ("?", r"\?"),
+    (".", r"[.!。\n]+"),
+    ("|", r"[;():|–—]|\s-+\s|\b(?:but|because|since|while|whereas|although|so|as|rather|instead)\b"),
+    ("|", r"但是|但|而是|因为|因為|由于|所以|因此"),
+    ("", r"\bthe\b"),
+    ("-", r"[^\W_\u3040-\u9fff]+|[^\s\"'*_`]"),
+)
+_WHOLE = re.compile(r"[pnob](?:[&,]*[pnob])*", re.I)
+_HEAD = re.compile(r"[pnob](?:&*[pnob])*(?=[|.]|,(?!&*[pnob]))", re.I)
+_CLAUSE = re.compile(r"[^|,?.]+")
+_SIDES = re.compile(r"[pnb]", re.I)
+_NOT_OFFERED = re.compile(r"(?<!/)o(?!/)", re.I)
+_DENIED = re.compile(
+    r"(?:!|(?<!/)o(?!/))[-&]{0,32}[pnb](?:[&/]+[pnb])*|[pnb](?:[&/]+[pnb])*-{0,24}(?:!|(?<!/)o(?!/))(?!.*[pnb])",
     re.I,
 )
-_SENTENCE = re.compile(r"[.!?。！？\n]")
-_AND = re.compile(
-    r"[\s\"'*_`]*(?:and|as well as|&|\+|/|,|、|以及|和|与|與|及|跟|还有)*[\s\"'*_`]*(?:the)?\s*", re.I
-)
-_ALSO = re.compile(r"\band\b|\balso\b|\bas well\b|和|以及|也", re.I)
-_OR = re.compile(r"\bor\b|还是|或", re.I)
-_JOINT = re.compile(r"[\s\"'*_`]*(?:and|or|nor|&|/|、|和|与|與|及|跟|或者?)[\s\"'*_`]*(?:the)?\s*", re.I)
-_OFFERED = re.compile(r"(?:\bor|或者?|还是)[\s\"'*_`]*\Z", re.I)
-_ONLY = re.compile(r"\bnot (?:only|just)\b|不仅仅?|不只|不但|不光", re.I)
-_AFTER_LABEL, _BEFORE_LABEL = 24, 32
-"""How many characters may lie between a label and the word behind or before it that denies it."""
 
 
 def parse_direction(answer: str, labels: Labels | None = None) -> Answer | None:
-    """Read the verdict out of a reply.
+    """Read the verdict from a reply.
 
-    The last line that is a label and nothing else decides, with or without "Answer:" before it; else
-    what "the answer is" names last; else the label that the reply begins with; else the labels in the
-    text that are not denied, if they agree. Thinking in tags does not count.
+    The first of these decides: the last line that is nothing but a label, with or without "Answer:" before
+    it; the words after "the answer is"; the label that begins the reply; the labels in the text that are
+    not denied, if they agree. Thinking in tags is ignored.
 
     Args:
-        answer: the reply as it came.
+        answer: the reply.
         labels: words of another language, by "previous", "next", "none", "both", and "not" for the
             words that deny a label; English and Chinese are always understood.
 
     Returns:
-        The verdict, or None where the reply gives none, or several that contradict one another.
+        The verdict, or None where the reply has none, or several that contradict one another.
     """
-    reader = _Reader(labels or {})
-    text = unicodedata.normalize("NFKC", answer).replace("’", "'")
-    text = _THINKING_END.sub("", _THINKING.sub("\n", text)).strip()
-    return reader.verdict(reader.without_echo(text))
+    return _Reader(labels or {}).verdict(_visible(answer).replace("’", "'").strip())
 
 
 def parse_directions(answer: str, count: int, labels: Labels | None = None) -> list[Answer] | None:
-    """Read a reply that gives a verdict for each of several numbered excerpts.
+    """Read a reply that has a verdict for each of several numbered excerpts.
 
     Args:
-        answer: the reply as it came: a JSON object by number, a JSON list, or a line for each number.
+        answer: the reply: a JSON object by number, a JSON list, or a line for each number.
         count: number of excerpts, numbered from 1.
         labels: see `parse_direction`.
 
     Returns:
         The verdicts in order, or None where any of them is missing, unclear or given twice.
     """
-    text = _THINKING_END.sub("", _THINKING.sub("\n", unicodedata.normalize("NFKC", answer)))
-    found: list[tuple[int, str]] = _numbered_in_json(text) or [
-        (int(match[1]), match[2])
-        for match in re.finditer(r"^\W*(?:excerpt|片段|第)?\s*(\d+)\s*(?:段|个)?\W+(.+)$", text, re.M | re.I)
-    ]
+    text = _visible(answer)
+    found = _numbered_in_json(text) or [(int(match[1]), match[2]) for match in _NUMBERED.finditer(text)]
     verdicts = {number: parse_direction(said, labels) for number, said in found}
     if len(found) != count or set(verdicts) != set(range(1, count + 1)) or None in verdicts.values():
         return None
     return [cast(Answer, verdicts[number]) for number in range(1, count + 1)]
+
+
+def _visible(answer: str) -> str:
+    """Drop the thinking of a reply."""
+    return _THINKING_END.sub("", _THINKING.sub("\n", unicodedata.normalize("NFKC", answer)))
 
 
 def _numbered_in_json(text: str) -> list[tuple[int, str]]:
@@ -101,203 +110,121 @@ def _loads(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return None
+        return ""
 
 
-class _Mention(NamedTuple):
-    """A label in a sentence."""
-
-    direction: Answer
-    start: int
-    end: int
-    loud: bool
-    denied: bool = False
+def _stated(value: Any) -> str:
+    """Return the verdict of a JSON value as text."""
+    if isinstance(value, dict):
+        if any(isinstance(said, bool) for said in value.values()):
+            value = [key for key, said in value.items() if said is True]
+        else:
+            marked = [said for key, said in value.items() if _MARKER.search(f"{key}:")]
+            value = (marked or [*value.values()] or [""])[-1]
+    return " and ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
 class _Reader:
-    """Reads texts with one set of labels."""
+    """Read texts with one set of labels."""
 
     def __init__(self, labels: Labels) -> None:
-        self.words: dict[str, str] = {}
-        self.alone: dict[str, str] = {}
-        denials = [*DEFAULT_LABELS["not"], *labels.get("not", ())]
-        for kind in ("previous", "next", "none", "both"):
-            self.words.update((word.casefold(), kind) for word in DEFAULT_LABELS[kind])
-            self.alone.update((word.casefold(), kind) for word in LABELS_ALONE[kind])
-        for kind in ("previous", "next", "none", "both"):
-            self.words.update((word.casefold(), kind) for word in labels.get(kind, ()))
-        self.label = _pattern(self.words)
-        self.denial = _pattern(denials)
-
-    def without_echo(self, text: str) -> str:
-        """The reply without a further case that the model made up behind its verdict."""
-        echo = _ECHO.search(text)
-        if echo and self._last_line(text[: echo.start()]):
-            return text[: echo.start()]
-        return text
+        self.signs = {
+            word.casefold(): sign
+            for source in (DEFAULT_LABELS, labels)
+            for kind, sign in _SIGNS.items()
+            for word in source.get(kind, ())
+        }
+        self.alone = {word.casefold(): kind for kind in _SIGNS for word in LABELS_ALONE[kind]}
+        syntax = (
+            ("", _any_of(self.signs)),
+            ("-", r"\bnot (?:only|just)\b|不仅仅?|不只|不但|不光"),
+            ("!", _any_of([*DEFAULT_LABELS["not"], *labels.get("not", ())])),
+            *_SYNTAX,
+        )
+        self.by_group = [sign for sign, _ in syntax]
+        self.token = re.compile("|".join(f"({pattern})" for _, pattern in syntax), re.I)
 
     def verdict(self, text: str) -> Answer | None:
         """See `parse_direction`."""
+        head = _ECHO.split(text)[0]  # a model may make up a further case after its verdict
+        if self._last_line(head):
+            text = head
+        said = (_SENTENCE.split(text[marker.end() :])[0] for marker in reversed([*_MARKER.finditer(text)]))
         return (
             self._whole(text)
-            or self._structured(text)
+            or _first(self._whole(_stated(_loads(match[0]))) for match in reversed([*_JSON.finditer(text)]))
             or self._last_line(text)
-            or self._behind_marker(text)
-            or self._at_start(text)
-            or self._in_prose(text)
+            or _first(self._in_prose(part) for part in chain(said, [text]))
         )
 
     def _whole(self, text: str) -> Answer | None:
-        """The label that a text consists of, or BOTH for two labels joined by "and"."""
-        text = _BULLET.sub("", text).strip(_TRIM).casefold()
-        kind = self.words.get(text) or self.alone.get(text)
-        if kind is None and "\n" not in text:
-            mentions = list(self._mentions(text))
-            fills = mentions and mentions[0].start == 0 and mentions[-1].end == len(text)
-            if fills and all(_AND.fullmatch(text, a.end, b.start) for a, b in pairwise(mentions)):
-                return self._agreed(mentions, text)
-        return cast("Answer | None", kind)
-
-    def _structured(self, text: str) -> Answer | None:
-        for match in reversed(list(_JSON.finditer(text))):
-            value = _loads(match[0])
-            if isinstance(value, list):
-                value = " and ".join(map(str, value)) or "none"
-            elif isinstance(value, dict):
-                value = _field(value)
-            if isinstance(value, str) and (verdict := self._whole(value)):
-                return verdict
-        return None
+        """Return the label that the text consists of; BOTH for two labels joined by "and"."""
+        text = _EDGES.sub("", text)
+        signs = self.signs_of(text)
+        if _WHOLE.fullmatch(signs):
+            return _agreed(signs.lower())
+        return cast("Answer | None", self.alone.get(text.casefold()))
 
     def _last_line(self, text: str) -> Answer | None:
-        for line in reversed(text.splitlines()):
-            marker = _MARKER.search(line)
-            verdict = self._whole(line[marker.end() :] if marker else line)
-            if verdict:
-                return verdict
-        return None
-
-    def _behind_marker(self, text: str) -> Answer | None:
-        for marker in reversed(list(_MARKER.finditer(text))):
-            said = _SENTENCE.split(text[marker.end() :].lstrip(_TRIM), maxsplit=1)[0]
-            verdict = self._at_start(said) or self._in_prose(said)
-            if verdict:
-                return verdict
-        return None
-
-    def _at_start(self, text: str) -> Answer | None:
-        """The label that a reply begins with, where it is set off from what follows."""
-        text = text.lstrip(_TRIM)
-        first = self.label.match(text)
-        if first is None:
-            return None
-        clause = _BREAK.search(text, first.end())
-        if clause and clause[0] in "?？":
-            return None
-        head = text[: clause.start()] if clause else text
-        verdict = self._whole(head)
-        if verdict and clause and clause[0] in ",，" and self._joined_to_next(text[clause.start() :]):
-            return None
-        return verdict
-
-    def _joined_to_next(self, rest: str) -> bool:
-        joint = _AND.match(rest)
-        return joint is not None and self.label.match(rest, joint.end()) is not None
+        return _first(self._whole(_MARKER.split(line)[-1]) for line in reversed(text.splitlines()))
 
     def _in_prose(self, text: str) -> Answer | None:
-        """What the labels that are not denied agree on: in all of the text, or else in its last sentence."""
-        mentions = [mention for start, end in _clauses(text) for mention in self._in_clause(text, start, end)]
-        if any(mention.loud for mention in mentions) and not text.isupper():
-            mentions = [mention for mention in mentions if mention.loud]
-        affirmed = [mention for mention in mentions if not mention.denied]
-        if not affirmed:
-            return "none" if mentions else None
-        ends = [mark.end() for mark in _SENTENCE.finditer(text, 0, affirmed[-1].start)]
-        last = [mention for mention in affirmed if not ends or mention.start >= ends[-1]]
-        return self._agreed(affirmed, text) or self._agreed(last, text)
+        """Return the label that begins the text; else the one that all labels, or the last ones, agree on."""
+        signs = self.signs_of(_EDGES.sub("", text))
+        if head := _HEAD.match(signs):
+            return _agreed(head[0].lower())
+        signs = _CLAUSE.sub(lambda clause: _without_denied(clause[0]), signs)
+        if text.isupper() or not re.search(r"[PNOBX]", signs):
+            signs = signs.lower()
+        else:
+            signs = re.sub(r"[pnobx]", "-", signs).lower()
+        if not re.search(r"[pnob]", signs):
+            return "none" if "x" in signs else None
+        last = [part for part in re.split(r"[.?]", signs) if re.search(r"[pnob]", part)][-1]
+        return _agreed(signs) or _agreed(last)
 
-    def _mentions(self, text: str, start: int = 0, end: int | None = None) -> Iterator[_Mention]:
-        for match in self.label.finditer(text, start, len(text) if end is None else end):
-            kind = cast(Answer, self.words[match[0].casefold()])
-            loud = match[0].isascii() and match[0].isupper()
-            yield _Mention(kind, match.start(), match.end(), loud)
+    def signs_of(self, text: str) -> str:
+        """Return the signs of a text."""
+        return "".join(map(self._sign, self.token.finditer(text)))
 
-    def _in_clause(self, text: str, start: int, end: int) -> list[_Mention]:
-        """The labels of a clause. Beside a direction, "none" only denies, unless it is offered with "or"."""
-        mentions = list(self._mentions(text, start, end))
-        sides = [mention for mention in mentions if mention.direction != "none"]
-        if not sides:
-            return mentions
-        offered = [m for m in mentions if m.direction == "none" and _OFFERED.search(text[start : m.start])]
-        denials = [(m.start, m.end) for m in mentions if m.direction == "none" and m not in offered]
-        denials += [match.span() for match in self.denial.finditer(_ONLY.sub(_blank, text), start, end)]
-        denied = self._denied(sides, denials, text)
-        return [side._replace(denied=side.start in denied) for side in sides] + offered
-
-    def _denied(self, sides: list[_Mention], denials: list[tuple[int, int]], text: str) -> set[int]:
-        """Where the denied directions of a clause start: what denies stands close before, or behind the last.
-
-        A denial goes on to the direction that is joined to a denied one.
-        """
-        denied: set[int] = set()
-        joined = [bool(_JOINT.fullmatch(text, a.end, b.start)) for a, b in pairwise(sides)]
-        for place, side in enumerate(sides):
-            before = any(0 <= side.start - end <= _BEFORE_LABEL for _, end in denials)
-            if before or (place and joined[place - 1] and sides[place - 1].start in denied):
-                denied.add(side.start)
-        last = sides[-1]
-        if any(0 <= start - last.end <= _AFTER_LABEL for start, _ in denials):
-            for place in range(len(sides) - 1, -1, -1):
-                denied.add(sides[place].start)
-                if place and not joined[place - 1]:
-                    break
-        return denied
-
-    def _agreed(self, mentions: Sequence[_Mention], text: str) -> Answer | None:
-        """The one direction of all mentions; BOTH for both of them, joined by "and"."""
-        kinds = {mention.direction for mention in mentions}
-        if len(kinds) == 1:
-            return mentions[0].direction
-        if "none" in kinds:
-            return None
-        if "both" in kinds:
-            return "both"
-        gaps = [text[a.end : b.start] for a, b in pairwise(mentions)]
-        if any(_OR.search(gap) for gap in gaps):
-            return None
-        return "both" if any(_AND.fullmatch(gap) or _ALSO.search(gap) for gap in gaps) else None
+    def _sign(self, match: re.Match[str]) -> str:
+        sign = self.by_group[(match.lastindex or 1) - 1]
+        if match.lastindex == 1:
+            sign = self.signs[match[0].casefold()]
+            return sign.upper() if match[0].isascii() and match[0].isupper() else sign
+        return sign * len(match[0]) if sign == "-" else sign
 
 
-def _field(value: Mapping[str, Any]) -> str:
-    """The field of a JSON object that states the verdict, as text."""
-    flags = {str(key).casefold(): said for key, said in value.items() if isinstance(said, bool)}
-    if flags:
-        return " and ".join(key for key, said in flags.items() if said) or "none"
-    texts = [said for said in value.values() if isinstance(said, str)]
-    lists = [said for said in value.values() if isinstance(said, list)]
-    marked = [said for key, said in value.items() if _MARKER.search(f"{key}:") and isinstance(said, str)]
-    if lists and not marked:
-        return " and ".join(map(str, lists[-1])) or "none"
-    return (marked or texts or [""])[-1]
+def _without_denied(clause: str) -> str:
+    """Put x for denied directions. Beside a direction, "none" only denies, unless it is offered with "or"."""
+    if not _SIDES.search(clause):
+        return clause
+    clause = _DENIED.sub(
+        lambda run: _SIDES.sub(lambda side: "X" if side[0].isupper() else "x", run[0]), clause
+    )
+    return _NOT_OFFERED.sub("-", clause)
 
 
-def _clauses(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each part of a text in which a denial reaches the labels."""
-    start = 0
-    for mark in _BREAK.finditer(text):
-        yield start, mark.start()
-        start = mark.end()
-    yield start, len(text)
+def _agreed(signs: str) -> Answer | None:
+    """Return the one direction of all labels; BOTH for both of them, joined by "and"."""
+    places = [match.start() for match in re.finditer(r"[pnob]", signs)]
+    kinds = {signs[place] for place in places}
+    if len(kinds) == 1:
+        return _MEANINGS[kinds.pop()]
+    gaps = [signs[first + 1 : second] for first, second in pairwise(places)]
+    if "o" in kinds or ("b" not in kinds and any("/" in gap for gap in gaps)):
+        return None
+    joined = any("&" in gap or not gap.strip(",") for gap in gaps)
+    return "both" if "b" in kinds or joined else None
 
 
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
+def _first(verdicts: Iterable[Answer | None]) -> Answer | None:
+    return next((verdict for verdict in verdicts if verdict), None)
 
 
-def _pattern(words: Mapping[str, str] | Sequence[str]) -> re.Pattern[str]:
-    """Any of the words, the longest first; a word of letters is no part of a longer one."""
-    alternatives = [
+def _any_of(words: Iterable[str]) -> str:
+    """Match any of the words, the longest first; a word of letters is no part of a longer one."""
+    return "|".join(
         re.escape(word) if re.search(r"[\u3040-\u9fff]", word) else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])"
         for word in sorted(words, key=lambda word: (-len(word), word))
-    ]
-    return re.compile("|".join(alternatives), re.I)
+    )

@@ -1,10 +1,11 @@
-"""The parts of a text that are not split: sentences, lines, words, grapheme clusters."""
+"""Cut a text into units that stay whole: sentences, lines, words, grapheme clusters."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator
+
+import regex
 
 from llama_index_ext_ctxaug.passages.span import Span
 
@@ -16,31 +17,31 @@ _NO_SPACE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3100-\u312f"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Scripts that put no space between words, so that each of their characters is a unit."""
+"""Scripts without spaces between words: each of their characters is a unit."""
 
 _SENTENCE_END = re.compile(
     rf"(?:[。！？｡।॥؟۔]+[{_CLOSERS}]*|[.!?…]+[{_CLOSERS}]*(?=\s+[^\sa-zß-öø-ÿ])"
     rf"|[!?…]+[{_CLOSERS}]*(?=[{_NO_SPACE}])|\n[ \t]*(?=\n))\s*"
 )
 _ABBREVIATION = re.compile(r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|No|Fig|Eq|vs|cf|e\.g|i\.e|[A-Z])\.$")
-_WORD = re.compile(rf"(?:(?![{_NO_SPACE}])\w)+(?:[.,'’:/-](?:(?![{_NO_SPACE}])\w)+)*")
+_LETTER = rf"(?:(?![{_NO_SPACE}])(?=\w)\X)"  # to `regex`, unlike `re`, combining marks are word characters
+_WORD = regex.compile(rf"(?:{_LETTER}+(?:[.,'’:/-]{_LETTER}+)*|\X)[,.;:!?，。；：！？、%°…{_CLOSERS}}}]*\s*")
+_CLUSTER = regex.compile(r"\X")
 _HAN_RUN = re.compile("[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff]{2,}")
-_AFTER_WORD = re.compile(rf"[,.;:!?，。；：！？、%°…{_CLOSERS}}}]*\s*")
-_ZWJ = "\u200d"
 
 
 def sentence_spans(text: str, split: SentenceSplitter | None = None) -> list[Span]:
-    """Cut a text into sentences that cover it; space behind a sentence belongs to it.
+    """Cut a text into sentences that cover it; white space after a sentence belongs to it.
 
     The built-in rule reads the marks of many scripts (. ! ? 。！？ । ؟ ۔) and blank lines, and needs no
-    model. A splitter may leave out characters (space, mostly): they go to the sentence before.
+    model. Characters that a splitter leaves out (mostly white space) go to the sentence before them.
 
     Args:
         text: any text.
-        split: another splitter.
+        split: replaces the built-in rule.
 
     Returns:
-        The spans in order, none empty; none for an empty text.
+        The spans in order, none of them empty; no spans for an empty text.
     """
     ends = _ends(text) if split is None else _ends_of(text, split(text))
     spans: list[Span] = []
@@ -61,7 +62,7 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _ends_of(text: str, sentences: list[str]) -> Iterator[int]:
-    """Where sentences that were cut elsewhere begin; one that is not in the text is passed over."""
+    """Yield where each sentence of a splitter ends; a sentence that is not in the text is skipped."""
     at = 0
     for sentence in sentences:
         core = sentence.strip()
@@ -73,7 +74,7 @@ def _ends_of(text: str, sentences: list[str]) -> Iterator[int]:
 
 
 def line_spans(text: str, span: Span) -> list[Span]:
-    """Cut a part of a text after its line breaks."""
+    """Cut a part of a text after each line break."""
     ends = [match.end() for match in re.finditer(r"\n", text[span.start : span.end])]
     starts = [0, *ends]
     parts = zip(starts, [*ends, span.end - span.start], strict=True)
@@ -83,78 +84,22 @@ def line_spans(text: str, span: Span) -> list[Span]:
 def word_spans(text: str, span: Span) -> list[Span]:
     """Cut a part of a text into words, numbers and, in scripts without spaces, characters.
 
-    Marks and space behind a word belong to it; no combining sequence and no emoji is cut.
+    Punctuation and white space after a word belong to it. No grapheme cluster is cut.
     """
     spans: list[Span] = []
     start = span.start
     while start < span.end:
         if run := _HAN_RUN.match(text, start, span.end):
-            # All but the last stand alone; a mark may follow the last.
+            # Each character is a word; a mark may follow the last one.
             spans += [Span(place, place + 1) for place in range(start, run.end() - 1)]
             start = run.end() - 1
-        end = _word_end(text, start)
-        match = _AFTER_WORD.match(text, end)
-        end = min(match.end() if match else end, span.end)
+        word = _WORD.match(text, start, span.end)
+        end = word.end() if word else span.end
         spans.append(Span(start, end))
         start = end
     return spans
 
 
 def cluster_spans(text: str, span: Span) -> list[Span]:
-    """Cut a part of a text into what a reader sees as characters."""
-    spans: list[Span] = []
-    start = span.start
-    while start < span.end:
-        end = min(cluster_end(text, start), span.end)
-        spans.append(Span(start, end))
-        start = end
-    return spans
-
-
-def cluster_end(text: str, start: int) -> int:
-    """The end of the grapheme cluster that begins here.
-
-    Combining marks, variation selectors, skin tones, tags and vowels of Hangul go with what they
-    modify, a joiner and a virama bind what follows, regional indicators go in pairs, CR with LF.
-    """
-    end = start + 1
-    if text.startswith("\r\n", start):
-        return start + 2
-    if _is_flag_letter(text[start]) and end < len(text) and _is_flag_letter(text[end]):
-        end += 1
-    while end < len(text):
-        char = text[end]
-        if char < "\u0300" or not _extends(char):
-            break
-        end += 1
-        binds = char == _ZWJ or unicodedata.combining(char) == 9
-        if binds and end < len(text) and not text[end].isspace() and (char == _ZWJ or text[end].isalpha()):
-            end += 1
-    return end
-
-
-def _word_end(text: str, start: int) -> int:
-    match = _WORD.match(text, start)
-    if match is None:
-        return cluster_end(text, start)
-    end = match.end()
-    # Marks are no word characters for `re`: a word of Devanagari, or "e" with an accent of its own, goes on.
-    while end < len(text) and text[end] >= "\u0300" and _extends(text[end]):
-        end = cluster_end(text, end - 1)
-        if match := _WORD.match(text, end):
-            end = match.end()
-    return end
-
-
-def _is_flag_letter(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
-
-
-def _extends(char: str) -> bool:
-    return (
-        unicodedata.category(char)[0] == "M"
-        or char == _ZWJ
-        or "\U0001f3fb" <= char <= "\U0001f3ff"
-        or "\U000e0020" <= char <= "\U000e007f"
-        or "\u1160" <= char <= "\u11ff"
-    )
+    """Cut a part of a text into what a reader sees as characters: Unicode's extended grapheme clusters."""
+    return [Span(*match.span()) for match in _CLUSTER.finditer(text, span.start, span.end)]
