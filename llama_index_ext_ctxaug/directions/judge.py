@@ -1,4 +1,4 @@
-"""Asking a language model of each excerpt where context is missing: one call each, or one for all."""
+"""Ask a language model on which side of each excerpt context is missing: one call each, or one for all."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from llama_index_ext_ctxaug.errors import ConfigurationError, UnclearAnswerError
 from llama_index_ext_ctxaug.flow import Flow, SideBySide, ask
 
 SHOWN_CHARACTERS = 100
-"""How much of a reply a warning shows."""
+"""Maximum characters of a reply in a warning."""
 
 MARGIN = 100
-"""Tokens of the context window left alone: models count messages, and words, a little differently."""
+"""Tokens of the context window left free, since models count messages and words a little differently."""
 
 Reason = Literal["answer", "unclear", "llm_error", "no_neighbor", "blank"]
-"""Where a decision comes from; all but the first mean NONE."""
+"""The ground of a decision; all but the first mean NONE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where context is missing around one excerpt.
+    """The side of one excerpt on which context is missing.
 
     Attributes:
         direction: previous, next, none or both.
-        reason: where that comes from.
-        answer: the model's reply as it came; the replies of a long excerpt's parts are joined by newlines
-            under the accumulating modes.
-        error: the model's error in a line, where it failed.
+        reason: the ground of the decision.
+        answer: the model's reply; for a long excerpt under the accumulating modes the replies to its parts,
+            joined by newlines.
+        error: the model's error in one line, if it failed.
     """
 
     direction: Answer
@@ -48,23 +48,23 @@ class Decision:
 
 @dataclass
 class DirectionJudge:
-    """Decides over excerpts with one model and one set of prompts, for the length of one call.
+    """Judge excerpts with one model and one set of prompts, during one call.
 
     Attributes:
         llm: the model.
         infer: prompt with `context_str` and `query_str`.
         refine: prompt with `context_msg`, `query_str` and `existing_answer`.
-        together: prompt with `context_str` and `query_str` for all excerpts at once; None for one by one.
-        parts: what becomes of an excerpt too long for one prompt: the answer is refined part by part,
-            the answers of all parts are united, or only the first part is judged.
-        num_workers: most calls under way at a time.
-        timeout: most seconds for a call.
+        together: prompt with `context_str` and `query_str` for all excerpts at once; None for one call each.
+        parts: for an excerpt too long for one prompt, refine the answer part by part, unite the answers of
+            all parts, or judge only the first part.
+        num_workers: maximum concurrent calls.
+        timeout: maximum seconds of a call.
         labels: words of another language, see `parse_direction`.
-        raise_unclear: raise for a reply that cannot be read, instead of NONE.
-        raise_errors: raise what the model raises, instead of NONE.
+        raise_unclear: raise for a reply that cannot be read, instead of deciding NONE.
+        raise_errors: raise the errors of the model, instead of deciding NONE.
         tokenizer: splits texts into tokens, to count them.
-        sent: tokens of each prompt that was sent so far; template and texts are counted apart, which can
-            be a few off where they meet.
+        sent: tokens of each prompt sent so far. Template and texts are counted apart, so a count can be
+            a few tokens off.
     """
 
     llm: LLM
@@ -82,7 +82,7 @@ class DirectionJudge:
     _frames: dict[int, int] = field(default_factory=dict, init=False)
 
     def judge(self, excerpts: Sequence[str], query: str) -> Flow[list[Decision]]:
-        """Decide over distinct excerpts; the decisions stand in their order."""
+        """Judge distinct excerpts; the decisions are in their order."""
         if self.together and len(excerpts) > 1:
             decisions = yield from self._judge_together(self.together, excerpts, query)
             if decisions is not None:
@@ -101,13 +101,13 @@ class DirectionJudge:
             if self.raise_unclear:
                 raise UnclearAnswerError(
                     f"the LLM's answer names no direction: {raw[:SHOWN_CHARACTERS]!r}; "
-                    'on_unclear="none" takes it for NONE'
+                    'set on_unclear="none" to count it as NONE'
                 )
             return Decision("none", "unclear", raw)
         return Decision(_union(cast("list[Answer]", verdicts)), "answer", raw)
 
     def _replies(self, excerpt: str, query: str) -> Flow[list[str]]:
-        """The replies that count: one for each part under "unite", else the last."""
+        """Return the replies that count: one for each part under "unite", else the last."""
         replies: list[str] = []
         for part in self._split(excerpt, query):
             if replies and self.parts == "refine":
@@ -121,7 +121,7 @@ class DirectionJudge:
         return replies
 
     def _split(self, excerpt: str, query: str) -> list[str]:
-        """The parts of an excerpt that fit into a prompt each."""
+        """Split an excerpt into parts that fit into a prompt each."""
         room = self._room(self.infer, query, "context_str")
         if self._count(excerpt) <= room:
             return [excerpt]
@@ -132,7 +132,7 @@ class DirectionJudge:
         return parts[:1] if self.parts == "first" else parts
 
     def _room(self, prompt: BasePromptTemplate, query: str, *others: str) -> int:
-        """How many tokens the rest of a prompt leaves for an excerpt."""
+        """Return how many tokens a prompt has room for beside the query and the answer."""
         limits = self.llm.metadata
         output = limits.num_output if limits.num_output > 0 else DEFAULT_NUM_OUTPUTS
         taken = self._frame(prompt, query, *others)
@@ -145,7 +145,7 @@ class DirectionJudge:
         return room
 
     def _frame(self, prompt: BasePromptTemplate, query: str, *others: str) -> int:
-        """Tokens of a prompt with the query alone; counted once, since worked examples can be long."""
+        """Count the tokens of a prompt with the query alone, once, since worked examples can be long."""
         if id(prompt) not in self._frames:
             text = prompt.format(llm=self.llm, query_str=query, **dict.fromkeys(others, ""))
             self._frames[id(prompt)] = self._count(text)
@@ -160,7 +160,7 @@ class DirectionJudge:
     def _judge_together(
         self, prompt: BasePromptTemplate, excerpts: Sequence[str], query: str
     ) -> Flow[list[Decision] | None]:
-        """One call for all excerpts; None where they do not fit into a prompt or the reply is unusable."""
+        """Judge all excerpts in one call; None if they do not fit into a prompt or the reply is unusable."""
         numbered = "\n\n".join(f"Excerpt {number}: {text}" for number, text in enumerate(excerpts, start=1))
         try:
             if self._count(numbered) > self._room(prompt, query, "context_str"):

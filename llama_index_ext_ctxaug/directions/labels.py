@@ -1,4 +1,4 @@
-"""The words by which a language model names a direction, in English and Chinese."""
+"""English and Chinese words for the directions in replies of a language model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT_LABELS: Labels = {
         "wouldn't, unnecessary, unneeded, irrelevant, 不, 无, 無, 没, 沒, 非, 别, 別"
     ),
 }
-"""Words that count wherever they stand in a reply."""
+"""Words that count anywhere in a reply."""
 
 LABELS_ALONE: Labels = {
     "previous": _words("before, earlier, prior, back, backward, backwards, 前, 上"),
@@ -38,4 +38,4 @@ LABELS_ALONE: Labels = {
     "none": _words("no, null, nil, n/a, 无, 無, 无关, 没有, 沒有, 不需要, 不用, 都不, 都不要, 皆不, 均不"),
     "both": _words("前后, 前後, 上下文, 都需要, 都要, 两个都需要, 两个, 兩個"),
 }
-"""Words that say too little inside a sentence, and count only as the whole of a line or of a field."""
+"""Words that are too vague inside a sentence, and count only as the whole of a line or a field."""

@@ -1,4 +1,4 @@
-"""Asking a language model: the step, with a time limit, and what of its errors may be shown."""
+"""Call a language model within a time limit, and describe its errors without secrets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from llama_index.core.prompts import BasePromptTemplate
 
 @dataclass(frozen=True)
 class LLMCall:
-    """The step that sends one prompt and gives back the text of the reply.
+    """A step that sends one prompt and returns the text of the reply.
 
     Attributes:
-        llm: the model; a chat model gets messages, another one text.
+        llm: the model; a chat model receives messages, any other model text.
         prompt: the template.
-        variables: what is filled in.
-        timeout: most seconds to wait; None for no limit of our own.
+        variables: values of the template's variables.
+        timeout: maximum seconds to wait; None for no limit besides the model's own.
     """
 
     llm: LLM
@@ -31,7 +31,7 @@ class LLMCall:
     timeout: float | None = None
 
     def run(self) -> str:
-        """Ask and wait; a call that takes too long is left to itself, in a thread of its own."""
+        """Send the prompt; a call that exceeds the timeout goes on in a thread of its own, unheeded."""
         if self.timeout is None:
             return self._predict()
         reply: Future[str] = Future()
@@ -41,7 +41,7 @@ class LLMCall:
         return reply.result()
 
     async def arun(self) -> str:
-        """Ask by the model's async call; a model that has only the sync one is asked in a thread."""
+        """Send the prompt by the model's async method, or in a thread if it has only the sync one."""
         if _only_sync(self.llm):
             call: Coroutine[Any, Any, str] = asyncio.to_thread(self._predict)
         else:
@@ -64,12 +64,12 @@ class LLMCall:
 def _fulfill(reply: Future[str], call: Callable[[], str]) -> None:
     try:
         reply.set_result(call())
-    except BaseException as error:  # whatever it is, it belongs to whoever waits
+    except BaseException as error:  # raised again where the reply is awaited
         reply.set_exception(error)
 
 
 def _only_sync(llm: LLM) -> bool:
-    """Whether the async calls of a model are core's, which run the sync ones on the event loop."""
+    """Return True if the model's async methods are core's, which block the event loop with the sync ones."""
     if not isinstance(llm, CustomLLM):
         return False
     # By name, since core wraps inherited methods anew for every class.
@@ -79,7 +79,7 @@ def _only_sync(llm: LLM) -> bool:
 
 
 def describe(error: Exception, llm: LLM) -> str:
-    """An error of a model in one line of at most 200 characters, without the model's key."""
+    """Return an error of a model in one line of at most 200 characters, without the model's API key."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     key = getattr(llm, "api_key", None)
     if isinstance(key, str) and key:

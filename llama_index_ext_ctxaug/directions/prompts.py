@@ -1,4 +1,4 @@
-"""The prompts that ask where context is missing, and how prompts are given, checked and saved."""
+"""Default prompts of the directions, and the validation and serialization of prompts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _worked() -> Iterator[tuple[MessageRole, str]]:
 DEFAULT_INFER_PROMPT: BasePromptTemplate = _messages(
     (MessageRole.SYSTEM, _RULES + _FORM), *_worked(), (MessageRole.USER, _CASE)
 )
-"""Asks about one excerpt (`context_str`) and the question (`query_str`)."""
+"""Asks which side of one excerpt (`context_str`) a question (`query_str`) needs."""
 
 DEFAULT_REFINE_PROMPT: BasePromptTemplate = _messages(
     (MessageRole.SYSTEM, _RULES + "Answer with exactly one word: NONE, PREVIOUS, NEXT or BOTH."),
@@ -82,15 +82,15 @@ DEFAULT_TOGETHER_PROMPT: BasePromptTemplate = _messages(
 
 
 def as_template(value: Any, name: str, variables: Collection[str]) -> BasePromptTemplate:
-    """Take a prompt as text, as saved messages or as a template, and see that it has what it needs.
+    """Return a template for a prompt, checked for its variables.
 
     Args:
         value: a string, a list of `{"role": ..., "content": ...}`, or any prompt template.
         name: name of the field, for the error.
-        variables: names that must occur in it.
+        variables: names that must occur in the prompt.
 
     Raises:
-        ConfigurationError: the value is no prompt, or lacks a variable.
+        ConfigurationError: if the value is no prompt, or lacks a variable.
     """
     if isinstance(value, str):
         value = PromptTemplate(value)
@@ -110,7 +110,7 @@ def as_template(value: Any, name: str, variables: Collection[str]) -> BasePrompt
 
 
 def as_text(template: BasePromptTemplate) -> str | list[dict[str, str]]:
-    """A prompt as plain JSON types: text, or messages for a chat template."""
+    """Return a prompt as plain JSON types: text, or messages for a chat template."""
     if isinstance(template, ChatPromptTemplate):
         return [
             {"role": message.role.value, "content": message.content or ""}

@@ -1,4 +1,4 @@
-"""Chunks before or after each hit, where a language model says that they are needed."""
+"""Add chunks before or after each hit where a language model says that they are needed."""
 
 from __future__ import annotations
 
@@ -53,27 +53,33 @@ _PARTS: Mapping[ResponseMode, Literal["refine", "unite", "first"]] = {
 
 
 class _View(NamedTuple):
-    """What a hit has grown to so far, and whether there is more around it."""
+    """The text of a hit with the chunks it reaches.
+
+    Attributes:
+        text: the text.
+        more: True if a further chunk could be added.
+    """
 
     text: str
     more: bool
 
 
 class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
-    """Adds the chunks before or after a hit where a language model says that the question needs them.
+    """Add the chunks before or after a hit where a language model says that the question needs them.
 
-    LlamaIndex's postprocessor of the same name with its parameters and defaults, so that changing the
-    import is the whole migration. Hits are judged at once, and a reply is read as it is meant: PREVIOUS,
-    NEXT, NONE or BOTH, in any dress, in English or Chinese.
+    A drop-in replacement for LlamaIndex's postprocessor of the same name: the parameters and defaults are the
+    same, only the import changes. Hits are judged concurrently. Replies are read as PREVIOUS, NEXT, NONE or
+    BOTH in any formatting, in English or Chinese.
 
-    **Requires**: a query; a docstore that holds the chunks; PREVIOUS/NEXT relationships or anything
-    else that tells their order (see `ContextAugmenter`); a language model, by default `Settings.llm`.
+    **Requires**: a query; a docstore that holds the chunks; PREVIOUS/NEXT relationships or another
+    source of their order (see `ContextAugmenter`); a language model, by default `Settings.llm`.
 
-    **Guarantees**: those of `ContextAugmenter`; the order in which replies arrive never shows. No call is
-    made for a hit that is blank or has nothing beside it that could be added; hits of equal text share one.
+    **Guarantees**: those of `ContextAugmenter`; the output does not depend on the order in which replies
+    arrive. The model is not called for a blank hit or one without neighbors to add; hits of equal text share
+    one call.
 
-    **On failure**: a reply that cannot be understood counts as NONE, and so does an error of the model,
-    with one warning a call of the postprocessor; `on_unclear` and `on_llm_error` raise instead.
+    **On failure**: a reply that cannot be read, or an error of the model, counts as NONE with one warning
+    for each run of the postprocessor; `on_unclear="raise"` and `on_llm_error="raise"` raise instead.
 
     Example:
         ```python
@@ -85,47 +91,50 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
     """
 
     llm: LLM | None = Field(
-        default=None, exclude=True, repr=False, description="The model; Settings.llm where it is None."
+        default=None, exclude=True, repr=False, description="Language model; None for Settings.llm."
     )
-    num_nodes: int = Field(default=1, ge=0, description="Chunks to add on a side that is needed.")
+    num_nodes: int = Field(default=1, ge=0, description="Number of chunks to add on a side that is needed.")
     infer_prev_next_tmpl: BasePromptTemplate = Field(
         default=DEFAULT_INFER_PROMPT,
         description="Prompt with {context_str} and {query_str}: a string or a template.",
     )
     refine_prev_next_tmpl: BasePromptTemplate = Field(
         default=DEFAULT_REFINE_PROMPT,
-        description="Prompt for the further parts of a long hit, with {context_msg}, {query_str}, "
-        "{existing_answer}.",
+        description="Prompt for the further parts of a long hit, with {context_msg}, {query_str} and "
+        "{existing_answer}: a string or a template.",
     )
     verbose: bool = Field(default=False, description="Log each decision at level INFO.")
     response_mode: ResponseMode = Field(
         default=ResponseMode.COMPACT,
-        description="What becomes of a hit too long for one prompt: compact and refine refine the answer "
-        "part by part, accumulate and compact_accumulate unite the answers of the parts, simple_summarize "
-        "judges the first part.",
+        description="Handling of a hit too long for one prompt: compact and refine refine the answer part by "
+        "part, accumulate and compact_accumulate unite the answers of the parts, simple_summarize judges the "
+        "first part.",
     )
     decide: Literal["each", "together"] = Field(
         default="each",
-        description="One call a hit, or one call for all hits, which falls back to one a hit where the "
-        "reply is unusable.",
+        description="One call for each hit, or one call for all hits; the latter falls back to one for each "
+        "hit if the reply is unusable.",
     )
     together_tmpl: BasePromptTemplate = Field(
         default=DEFAULT_TOGETHER_PROMPT,
         description='Prompt under decide="together", with {context_str} (hits, numbered) and {query_str}.',
     )
-    num_workers: int = Field(default=4, ge=1, description="Most calls of the model under way at a time.")
-    llm_timeout: float | None = Field(default=None, gt=0, description="Most seconds for one call.")
+    num_workers: int = Field(default=4, ge=1, description="Maximum concurrent calls of the model.")
+    llm_timeout: float | None = Field(default=None, gt=0, description="Maximum seconds of one call.")
     max_rounds: int = Field(
-        default=1, ge=1, description="How often to ask again with the grown context until the answer is NONE."
+        default=1,
+        ge=1,
+        description="Maximum rounds of asking with the extended text until the answer is NONE.",
     )
     answer_labels: dict[AnswerLabel, list[str]] | None = Field(
-        default=None, description="Words of another language for the answers, and for what denies one."
+        default=None, description="Words of another language for the answers and for denials."
     )
     on_unclear: Literal["none", "raise"] = Field(
-        default="none", description="What happens when a reply cannot be understood."
+        default="none", description="Handling of a reply that cannot be read: count it as NONE, or raise."
     )
     on_llm_error: Literal["none", "raise"] = Field(
-        default="none", description="What happens when the model fails or takes longer than llm_timeout."
+        default="none",
+        description="Handling of a failure of the model, llm_timeout included: count it as NONE, or raise.",
     )
 
     @field_validator(*_VARIABLES, mode="before")
@@ -163,7 +172,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
     def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         if query is None:
             raise ConfigurationError(
-                f"{self.class_name()} asks about a query: pass query_str=... or query_bundle=..., "
+                f"{self.class_name()} needs a query, got None: pass query_str=... or query_bundle=..., "
                 "as query engines do, or use PrevNextNodePostprocessor, which needs none"
             )
         if self.num_nodes == 0:
@@ -181,7 +190,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         yield from expansion.expand(reaches)
 
     def _view(self, expansion: Expansion, reaches: Mapping[str, Reach]) -> Flow[dict[str, _View]]:
-        """The text of each hit with what it reaches, and whether a chunk more can be had; one read."""
+        """Return the text of each hit with the chunks it reaches, and look one chunk further; one read."""
         further = {
             hit_id: Reach(previous=reach.previous + 1, next=reach.next + 1)
             for hit_id, reach in reaches.items()
@@ -199,7 +208,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         return views
 
     def _is_worth_a_call(self, neighbor_id: str, expansion: Expansion) -> bool:
-        """Whether growing on to this node can change the output: one more hit, and no further, can not."""
+        """Return True if reaching this node can change the output; a hit alone, and no further, cannot."""
         return self.num_nodes > 1 or self.max_rounds > 1 or neighbor_id not in expansion.hits
 
     def _further(self, reach: Reach, decision: Decision) -> Reach:
@@ -245,7 +254,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         unclear = [d.answer or "" for d in judged.values() if d.reason == "unclear"]
         if unclear:
             logger.warning(
-                "%s: %d of %d answers name no direction and count as NONE (the first: %r)",
+                "%s: %d of %d answers name no direction and count as NONE (first: %r)",
                 name,
                 len(unclear),
                 len(judged),
@@ -254,7 +263,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         failed = [d.error for d in judged.values() if d.reason == "llm_error"]
         if failed:
             logger.warning(
-                "%s: the LLM failed on %d of %d hits, which count as NONE (the first: %s)",
+                "%s: the LLM failed on %d of %d hits, which count as NONE (first: %s)",
                 name,
                 len(failed),
                 len(judged),

@@ -31,7 +31,7 @@ from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenanc
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
 from llama_index_ext_ctxaug.structure.relationships import related_id
-from llama_index_ext_ctxaug.windows.metadata_windows import Placed, Window, merge_windows
+from llama_index_ext_ctxaug.windows.metadata_windows import Placed, MetadataWindow, merge_windows
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)
@@ -169,7 +169,7 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         return [node for _, node in sorted(ranked, key=lambda pair: pair[0])]
 
     def _passage(
-        self, hits: Sequence[Chunk], windows: Sequence[Window], group: Sequence[Placed], source: str
+        self, hits: Sequence[Chunk], windows: Sequence[MetadataWindow], group: Sequence[Placed], source: str
     ) -> NodeWithScore:
         members = [windows[placed.number] for placed in group]
         passage = compose(hits, _joined(members, [placed.start for placed in group]), Surroundings(source))
@@ -188,10 +188,10 @@ def _replacement(node: BaseNode, keys: Sequence[str]) -> str | None:
     return None
 
 
-def _window(node: BaseNode, text: str) -> Window:
+def _window(node: BaseNode, text: str) -> MetadataWindow:
     # Offsets of the children of a hierarchy count from the start of their parent.
     in_document = NodeRelationship.PARENT not in node.relationships
-    return Window(
+    return MetadataWindow(
         text=text,
         own=node.get_content(metadata_mode=MetadataMode.NONE),
         node_id=node.node_id,
@@ -201,7 +201,7 @@ def _window(node: BaseNode, text: str) -> Window:
     )
 
 
-def _joined(windows: Sequence[Window], starts: Sequence[int]) -> JoinedText:
+def _joined(windows: Sequence[MetadataWindow], starts: Sequence[int]) -> JoinedText:
     """The text of a group; of each window the hit's own text is what the passage is said to have of it."""
     reach = 0
     chunks: list[TextChunk] = []

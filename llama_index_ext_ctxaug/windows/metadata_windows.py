@@ -18,7 +18,7 @@ MAX_ADDED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MetadataWindow:
     """The text around a hit.
 
     Attributes:
@@ -65,7 +65,7 @@ class Placed(NamedTuple):
     start: int
 
 
-def merge_windows(windows: Sequence[Window]) -> list[list[Placed]]:
+def merge_windows(windows: Sequence[MetadataWindow]) -> list[list[Placed]]:
     """Group the windows of one document that overlap or touch.
 
     Where all hits have offsets, their order is the reading order, and windows that touch (at most
@@ -84,7 +84,7 @@ def merge_windows(windows: Sequence[Window]) -> list[list[Placed]]:
     return _assembled(windows)
 
 
-def _in_line(windows: Sequence[Window], order: Sequence[int]) -> list[list[Placed]]:
+def _in_line(windows: Sequence[MetadataWindow], order: Sequence[int]) -> list[list[Placed]]:
     groups: list[list[Placed]] = []
     reach = 0  # number of the window that ends last in the group
     for number in order:
@@ -101,7 +101,7 @@ def _in_line(windows: Sequence[Window], order: Sequence[int]) -> list[list[Place
     return groups
 
 
-def _assembled(windows: Sequence[Window]) -> list[list[Placed]]:
+def _assembled(windows: Sequence[MetadataWindow]) -> list[list[Placed]]:
     places = {
         (first, second): place
         for first, second in permutations(range(len(windows)), 2)
@@ -118,7 +118,7 @@ def _assembled(windows: Sequence[Window]) -> list[list[Placed]]:
     return groups
 
 
-def _contained(windows: Sequence[Window], places: Mapping[tuple[int, int], int]) -> dict[int, int]:
+def _contained(windows: Sequence[MetadataWindow], places: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Windows that lie in another one, and the largest of those; the larger ones first."""
     inside: dict[int, int] = {}
     by_size = sorted(range(len(windows)), key=lambda number: (-len(windows[number].text), number))
@@ -133,7 +133,7 @@ def _contained(windows: Sequence[Window], places: Mapping[tuple[int, int], int])
 
 
 def _chained(
-    windows: Sequence[Window], numbers: Sequence[int], places: Mapping[tuple[int, int], int]
+    windows: Sequence[MetadataWindow], numbers: Sequence[int], places: Mapping[tuple[int, int], int]
 ) -> list[list[Placed]]:
     """Put each window behind the one that it shares most with."""
     pairs = sorted(
@@ -166,7 +166,7 @@ def _line(
         yield Placed(number, start)
 
 
-def _place(first: Window, second: Window) -> int | None:
+def _place(first: MetadataWindow, second: MetadataWindow) -> int | None:
     """Where in the first window's text the second begins; None where they have nothing in common."""
     place = _place_by_offsets(first, second)
     if place is not None:
@@ -175,7 +175,7 @@ def _place(first: Window, second: Window) -> int | None:
     return place if place is not None and _may_stand(first, second, place) else None
 
 
-def _may_stand(first: Window, second: Window, place: int) -> bool:
+def _may_stand(first: MetadataWindow, second: MetadataWindow, place: int) -> bool:
     """Whether offsets allow what equal text suggests: phrases that come again are far apart."""
     if first.start is None or second.start is None:
         return True
@@ -185,7 +185,7 @@ def _may_stand(first: Window, second: Window, place: int) -> bool:
     return start is None or other is None or abs(other - start - place) <= MAX_ADDED
 
 
-def _place_by_offsets(first: Window, second: Window) -> int | None:
+def _place_by_offsets(first: MetadataWindow, second: MetadataWindow) -> int | None:
     start, other = first.document_place, second.document_place
     if start is None or other is None:
         return None
@@ -198,7 +198,7 @@ def _place_by_offsets(first: Window, second: Window) -> int | None:
     return place if second.text.startswith(shared) else None
 
 
-def _place_by_text(first: Window, second: Window) -> int | None:
+def _place_by_text(first: MetadataWindow, second: MetadataWindow) -> int | None:
     shared = common_length(first.text, second.text)
     if shared:
         return len(first.text) - shared

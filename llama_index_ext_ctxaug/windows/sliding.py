@@ -1,4 +1,4 @@
-"""Sliding windows over a text: overlapping slices of whole sentences, none above a number of tokens."""
+"""Cut a text into overlapping windows of whole sentences, each at most a number of tokens long."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from llama_index_ext_ctxaug.windows.segmentation import (
 CountTokens = Callable[[str], int]
 
 _CHARS_PER_TOKEN = 8
-"""A sentence with more characters for each token of the window is cut before its tokens are counted."""
+"""A sentence with more characters for each token of a window is cut before its tokens are counted."""
 
 _BLOCK = 2000
-"""Characters whose tokens are counted at once where a sentence is cut: tokenizers are slow on long runs."""
+"""Maximum characters that are tokenized at once where a sentence is cut: tokenizers are slow on long runs."""
 
 _TOKENS_PER_CHAR = 4
-"""Most tokens of a character: tokenizers fall back to bytes, and UTF-8 has up to four of them."""
+"""Maximum tokens of a character: tokenizers fall back to bytes, and UTF-8 has up to four of them."""
 
 
 class Window(NamedTuple):
     """A slice of a text.
 
     Attributes:
-        start: its first character.
-        end: its end, exclusive.
-        tokens: its tokens.
+        start: first character.
+        end: end, exclusive.
+        tokens: number of tokens.
     """
 
     start: int
@@ -45,14 +45,14 @@ class Window(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What is not split, with its tokens: counted for a sentence, shared out by length for its parts."""
+    """A span that is not split, with its tokens: counted for a sentence, apportioned for its parts."""
 
     span: Span
     tokens: float
 
 
 def check_window(window_tokens: int, stride_tokens: int) -> None:
-    """Refuse a stride that would leave text out, or never move.
+    """Check that a stride moves on and leaves no text out.
 
     Raises:
         ConfigurationError: if the stride is below 1 or above the window.
@@ -76,22 +76,21 @@ def sliding_windows(
 ) -> list[Window]:
     """Cover a text with overlapping windows.
 
-    A window holds whole sentences; a sentence that is longer than a window is cut between lines, else
-    words, else what a reader sees as characters. The next window begins about a stride later and ends
-    at least one unit later. Where the last one would add less than half a stride, the one before it
-    gives way to it, if the text stays covered.
+    A window holds whole sentences. A sentence that is longer than a window is cut between lines, else
+    between words, else between grapheme clusters. Each window begins about a stride after the one before
+    and ends at least one unit after it. Where the last window would add less than half a stride, it
+    replaces the one before, if the text stays covered.
 
     Args:
-        text: what to cover; space alone has no windows.
-        window_tokens: most tokens of a window. Only a single character that has more is a window
-            above it.
-        stride_tokens: tokens from the start of a window to the start of the next, at most; a longer
+        text: the text; white space alone has no windows.
+        window_tokens: maximum tokens of a window. Only a single character may have more.
+        stride_tokens: maximum tokens from the start of a window to the start of the next; a longer
             sentence makes a longer step.
         count_tokens: counts the tokens of a text; called once for each sentence and each window.
         split_sentences: cuts a text into sentences; by default a rule for many scripts.
 
     Returns:
-        The windows in order; each is `text[start:end]`, and together they hold every character.
+        The windows in order. Each is `text[start:end]`, and together they hold every character.
 
     Raises:
         ConfigurationError: if the stride is below 1 or above the window.
@@ -106,7 +105,7 @@ def sliding_windows(
 
 
 class _Cutter:
-    """Windows as ranges of units: which units fit, and how many tokens they have together."""
+    """Find which ranges of units fit into a window, and count their tokens."""
 
     def __init__(self, text: str, units: list[_Unit], limit: int, count_tokens: CountTokens) -> None:
         self.text = text
@@ -117,18 +116,18 @@ class _Cutter:
         self._counted: dict[tuple[int, int], int] = {}
 
     def window(self, first: int, last: int) -> Window:
-        """The window of the units from first to last, exclusive."""
+        """Return the window of the units from first to last, exclusive."""
         return Window(self.units[first].span.start, self.units[last - 1].span.end, self.tokens(first, last))
 
     def tokens(self, first: int, last: int) -> int:
-        """Tokens of these units together: joined text may have more or fewer than its parts."""
+        """Count the tokens of these units together: joined text may have more or fewer than its parts."""
         if (first, last) not in self._counted:
             text = self.text[self.units[first].span.start : self.units[last - 1].span.end]
             self._counted[first, last] = self.count_tokens(text)
         return self._counted[first, last]
 
     def last_that_fits(self, first: int) -> int:
-        """The end of the longest window that begins with this unit; it holds one unit at least."""
+        """Return the end of the longest window that begins with this unit; it holds at least one unit."""
         last = bisect_right(self.before, self.before[first] + self.limit + 1e-6, lo=first + 1) - 1
         last = max(last, first + 1)
         while last > first + 1 and (tokens := self.tokens(first, last)) > self.limit:
@@ -138,7 +137,7 @@ class _Cutter:
         return last
 
     def first_that_fits(self, last: int) -> int:
-        """The start of the longest window that ends here."""
+        """Return the start of the longest window that ends here."""
         first = bisect_left(self.before, self.before[last] - self.limit - 1e-6, hi=last)
         first = min(first, last - 1)
         while first < last - 1 and self.tokens(first, last) > self.limit:
@@ -146,13 +145,13 @@ class _Cutter:
         return first
 
     def cover(self, stride: int) -> list[tuple[int, int]]:
-        """Windows from the first unit on, each ending later than the one before."""
+        """Return windows from the first unit on, each ending later than the one before."""
         places = [(0, self.last_that_fits(0))]
         while places[-1][1] < len(self.units):
             first, covered = places[-1]
             step = bisect_right(self.before, self.before[first] + stride + 1e-6, lo=first + 1) - 1
             first = min(max(step, first + 1), covered)
-            # A window that would end where the last one did adds nothing: begin later.
+            # A window that ends where the last one did adds nothing: begin later.
             while first < covered and (last := self.last_that_fits(first)) <= covered:
                 first += 1
             last = self.last_that_fits(first)
@@ -161,7 +160,7 @@ class _Cutter:
 
 
 def _fold_tail(cutter: _Cutter, places: list[tuple[int, int]], stride: int) -> list[tuple[int, int]]:
-    """Let a last window that adds little take the place of its neighbor, or else fill it backwards."""
+    """Replace the last two windows by one where the last adds little, or extend the last one backwards."""
     if len(places) < 2:
         return places
     neighbor, tail = places[-2], places[-1]
@@ -178,11 +177,11 @@ def _fold_tail(cutter: _Cutter, places: list[tuple[int, int]], stride: int) -> l
 def _units(
     text: str, window_tokens: int, count_tokens: CountTokens, split_sentences: SentenceSplitter | None
 ) -> Iterator[_Unit]:
-    """Sentences; the lines of a sentence that no window holds; the words of a line that none holds."""
+    """Yield sentences, the lines of a sentence longer than a window, the words of a line longer than one."""
     longest = max(_BLOCK, _CHARS_PER_TOKEN * window_tokens)
 
     def counted(span: Span) -> int | None:
-        """The tokens of a part that a window holds."""
+        """Count the tokens of a part that fits into a window; None if it does not fit."""
         if span.end - span.start > longest:
             return None
         tokens = count_tokens(text[span.start : span.end])
@@ -203,16 +202,16 @@ def _units(
 
 
 def _words(text: str, line: Span, window_tokens: int, count_tokens: CountTokens) -> Iterator[_Unit]:
-    """Words, or characters of words that no window holds, each with its share of the tokens around it."""
+    """Yield words, or the characters of words longer than a window, with their share of the tokens."""
     count = cache(count_tokens)
     block: list[Span] = []
     for word in word_spans(text, line):
         for piece in _window_sized(text, word, window_tokens, count):
             if block and piece.end - block[0].start > _BLOCK:
-                yield from _shared_out(text, block, count)
+                yield from _apportioned(text, block, count)
                 block = []
             block.append(piece)
-    yield from _shared_out(text, block, count)
+    yield from _apportioned(text, block, count)
 
 
 def _window_sized(text: str, word: Span, window_tokens: int, count: CountTokens) -> tuple[Span, ...]:
@@ -224,8 +223,8 @@ def _window_sized(text: str, word: Span, window_tokens: int, count: CountTokens)
     return tuple(cluster_spans(text, word))
 
 
-def _shared_out(text: str, block: list[Span], count: CountTokens) -> Iterator[_Unit]:
-    """The tokens of a block, shared out among its words by what each has alone."""
+def _apportioned(text: str, block: list[Span], count: CountTokens) -> Iterator[_Unit]:
+    """Apportion the tokens of a block among its words by what each has alone."""
     alone = [count(text[span.start : span.end]) for span in block]
     share = count(text[block[0].start : block[-1].end]) / max(1, sum(alone))
     for span, tokens in zip(block, alone, strict=True):

@@ -6,17 +6,17 @@ import itertools
 
 import pytest
 
-from llama_index_ext_ctxaug.windows.metadata_windows import Placed, Window, merge_windows
+from llama_index_ext_ctxaug.windows.metadata_windows import Placed, MetadataWindow, merge_windows
 
 SENTENCES = [f"Part {n} says {n * n}. " for n in range(12)]
 TEXT = "".join(SENTENCES)
 
 
-def window(place: int, size: int = 1, *, offsets: bool = True, separator: str = "") -> Window:
+def window(place: int, size: int = 1, *, offsets: bool = True, separator: str = "") -> MetadataWindow:
     """The window of a sentence of the text."""
     around = SENTENCES[max(0, place - size) : place + size + 1]
     start = TEXT.index(SENTENCES[place]) if offsets else None
-    return Window(text=separator.join(around), own=SENTENCES[place], node_id=str(place), start=start)
+    return MetadataWindow(text=separator.join(around), own=SENTENCES[place], node_id=str(place), start=start)
 
 
 @pytest.mark.parametrize("offsets", [True, False])
@@ -56,21 +56,21 @@ def test_touching() -> None:
 @pytest.mark.parametrize("gap", [0, 1, 2, 3])
 def test_white_space_between(gap: int) -> None:
     """Windows with two characters between them touch, and with three they do not."""
-    first = Window(text="First.", own="First.", node_id="a", start=0)
-    second = Window(text="Second.", own="Second.", node_id="b", start=6 + gap)
+    first = MetadataWindow(text="First.", own="First.", node_id="a", start=0)
+    second = MetadataWindow(text="Second.", own="Second.", node_id="b", start=6 + gap)
     apart = [[Placed(0, 0)], [Placed(1, 0)]]
     assert merge_windows([first, second]) == (apart if gap > 2 else [[Placed(0, 0), Placed(1, 6 + gap)]])
 
 
 def test_a_sentence_of_two_characters_between() -> None:
     """Windows with a short sentence between them, in a script without spaces, are not glued over it."""
-    first = Window(text="他来了。", own="他来了。", node_id="a", start=0)
-    second = Window(text="走吧。", own="走吧。", node_id="b", start=6)  # "好。" stands between
+    first = MetadataWindow(text="他来了。", own="他来了。", node_id="a", start=0)
+    second = MetadataWindow(text="走吧。", own="走吧。", node_id="b", start=6)  # "好。" stands between
     assert merge_windows([first, second]) == [[Placed(0, 0)], [Placed(1, 0)]]
-    touching = Window(text="走吧。", own="走吧。", node_id="b", start=4)
+    touching = MetadataWindow(text="走吧。", own="走吧。", node_id="b", start=4)
     assert merge_windows([first, touching]) == [[Placed(0, 0), Placed(1, 4)]]
-    korean = Window(text="안녕하세요.", own="안녕하세요.", node_id="a", start=0)
-    spaced = Window(text="반갑습니다.", own="반갑습니다.", node_id="b", start=7)
+    korean = MetadataWindow(text="안녕하세요.", own="안녕하세요.", node_id="a", start=0)
+    spaced = MetadataWindow(text="반갑습니다.", own="반갑습니다.", node_id="b", start=7)
     assert merge_windows([korean, spaced]) == [[Placed(0, 0), Placed(1, 7)]]
 
 
@@ -85,33 +85,33 @@ def test_window_inside_another() -> None:
 def test_ambiguous_windows_far_apart(start: int) -> None:
     """Equal text does not merge windows whose sentences stand too far apart, where that alone is known."""
     phrase = "See the manual for more."
-    first = Window(text=f"Yes. Yes. {phrase}", own="Yes.", node_id="a", start=0)
-    second = Window(text=f"{phrase} No. No.", own="No.", node_id="b", start=start)
+    first = MetadataWindow(text=f"Yes. Yes. {phrase}", own="Yes.", node_id="a", start=0)
+    second = MetadataWindow(text=f"{phrase} No. No.", own="No.", node_id="b", start=start)
     assert len(merge_windows([first, second])) == (1 if start == 40 else 2)
 
 
 def test_own_text_that_begins_with_white_space() -> None:
     """A window stands where its sentence begins, not where the white space before it does."""
-    first = Window(text="One two.", own="One two.", node_id="a", start=0)
-    second = Window(text="Three.", own="\n\nThree.", node_id="b", start=8)
+    first = MetadataWindow(text="One two.", own="One two.", node_id="a", start=0)
+    second = MetadataWindow(text="Three.", own="\n\nThree.", node_id="b", start=8)
     assert merge_windows([first, second]) == [[Placed(0, 0), Placed(1, 10)]]
 
 
 @pytest.mark.parametrize(("next_id", "previous_id"), [("b", None), (None, "a")])
 def test_short_windows_by_either_link(next_id: str | None, previous_id: str | None) -> None:
     """Windows that share less than twelve characters are merged where one of them names the other."""
-    first = Window(text="好。走吧。", own="好。", node_id="a", next_id=next_id)
-    second = Window(text="走吧。来。", own="走吧。", node_id="b", previous_id=previous_id)
+    first = MetadataWindow(text="好。走吧。", own="好。", node_id="a", next_id=next_id)
+    second = MetadataWindow(text="走吧。来。", own="走吧。", node_id="b", previous_id=previous_id)
     assert merge_windows([second, first]) == [[Placed(1, 0), Placed(0, 2)]]
-    unlinked = [Window(text=w.text, own=w.own, node_id=w.node_id) for w in (first, second)]
+    unlinked = [MetadataWindow(text=w.text, own=w.own, node_id=w.node_id) for w in (first, second)]
     assert len(merge_windows(unlinked)) == 2
 
 
 def test_windows_that_begin_as_the_other_ends() -> None:
     """Of two windows each of which could stand behind the other none is lost."""
     opening, ending = "This is how it starts.", "And so it came to an end."
-    first = Window(text=f"{opening} One. {ending}", own="One.", node_id="a")
-    second = Window(text=f"{ending} Two. {opening}", own="Two.", node_id="b")
+    first = MetadataWindow(text=f"{opening} One. {ending}", own="One.", node_id="a")
+    second = MetadataWindow(text=f"{ending} Two. {opening}", own="Two.", node_id="b")
     (group,) = merge_windows([first, second])
     assert sorted(placed.number for placed in group) == [0, 1]
 
@@ -128,17 +128,17 @@ def test_window_inside_a_window_inside_another() -> None:
 def test_phrase_that_comes_again() -> None:
     """Windows that end and begin alike by chance are not merged where offsets put them far apart."""
     phrase = "See the manual for more."
-    first = Window(text=f"One. {phrase}", own="One.", node_id="a", start=0)
-    second = Window(text=f"{phrase} Two.", own="Two.", node_id="b", start=5000)
+    first = MetadataWindow(text=f"One. {phrase}", own="One.", node_id="a", start=0)
+    second = MetadataWindow(text=f"{phrase} Two.", own="Two.", node_id="b", start=5000)
     assert len(merge_windows([first, second])) == 2
-    near = Window(text=f"{phrase} Two.", own="Two.", node_id="b", start=70)
+    near = MetadataWindow(text=f"{phrase} Two.", own="Two.", node_id="b", start=70)
     assert len(merge_windows([first, near])) == 2
 
 
 def test_ambiguous_own_text() -> None:
     """A sentence that its window has twice tells no place; the windows' texts do."""
-    first = Window(text="好。好。今天天气很好我们去公园散步。", own="好。", node_id="a", start=2)
-    second = Window(text="今天天气很好我们去公园散步。好。好。", own="好。", node_id="b", start=18)
+    first = MetadataWindow(text="好。好。今天天气很好我们去公园散步。", own="好。", node_id="a", start=2)
+    second = MetadataWindow(text="今天天气很好我们去公园散步。好。好。", own="好。", node_id="b", start=18)
     (group,) = merge_windows([first, second])
     assert group == [Placed(0, 0), Placed(1, 4)]
 

@@ -1,4 +1,4 @@
-"""Sliding windows: covering, in order, within the limit, over whole sentences, words, characters."""
+"""Sliding windows cover a text in order, within the limit, in whole sentences, words and characters."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MIXED = st.lists(st.sampled_from(PARTS), max_size=120)
 
 @pytest.fixture(scope="module")
 def count() -> Callable[[str], int]:
-    """Counts tokens as LlamaIndex does."""
+    """Count tokens as LlamaIndex does."""
     tokenizer = get_tokenizer()
     return lambda text: len(tokenizer(text))
 
 
 def cut(text: str, window: int, stride: int, count: Callable[[str], int], **kw: object) -> list[Window]:
-    """The windows of a text."""
+    """Return the windows of a text."""
     return sliding_windows(text, window_tokens=window, stride_tokens=stride, count_tokens=count, **kw)
 
 
@@ -147,9 +147,11 @@ def test_a_text_that_fits_is_one_window(count: Callable[[str], int], tokens: int
 @pytest.mark.parametrize("tokens", [513, 520, 896, 897, 1030])
 @pytest.mark.parametrize("stride", [64, 128, 384, 512])
 def test_each_window_adds_text(count: Callable[[str], int], tokens: int, stride: int) -> None:
-    """At every length each window ends later than the one before."""
+    """At every length each window ends later than the one before, and only the last may be short."""
     text = " word" * tokens
-    check(text, cut(text, 512, stride, count), 512, count)
+    windows = cut(text, 512, stride, count)
+    check(text, windows, 512, count)
+    assert all(window.tokens >= 510 for window in windows[:-1])
 
 
 @pytest.mark.parametrize(
@@ -200,18 +202,21 @@ def test_chinese_sentences_stay_whole(count: Callable[[str], int]) -> None:
 def test_a_long_run_without_marks_ends_and_stays_within_the_limit(
     count: Callable[[str], int], unit: str
 ) -> None:
-    """A run of 500 units and more without any punctuation is cut into windows of at most 512 tokens."""
+    """A run of 1,500 units without any punctuation is cut into windows that are full, but for the last."""
     text = unit * 1500
-    check(text, cut(text, 512, 128, count), 512, count)
+    windows = cut(text, 512, 128, count)
+    check(text, windows, 512, count)
+    assert all(window.tokens > 400 for window in windows[:-1])
 
 
 @pytest.mark.parametrize(("text", "window"), [("🚀", 1), ("보험" * 50, 2), (FAMILY * 3, 4)])
 def test_a_character_longer_than_a_window_is_a_window(
     count: Callable[[str], int], text: str, window: int
 ) -> None:
-    """Where one character has more tokens than a window it is not cut."""
+    """A character with more tokens than a window is not cut."""
     windows = cut(text, window, 1, count)
     check(text, windows, window, count)
+    assert [window[:2] for window in windows] == cluster_spans(text, Span(0, len(text)))
 
 
 def test_a_small_tail_takes_the_place_of_its_neighbor(count: Callable[[str], int]) -> None:
@@ -239,7 +244,9 @@ def test_joined_text_with_more_tokens_than_its_parts_is_shortened() -> None:
         return len(text.split()) + 3 * text.strip().count(". ")
 
     text = "One two. " * 100
-    check(text, cut(text, 20, 5, count), 20, count)
+    windows = cut(text, 20, 5, count)
+    check(text, windows, 20, count)
+    assert {text[window.start : window.end] for window in windows} == {"One two. " * 4}
 
 
 def test_equal_sentences_have_places_of_their_own(count: Callable[[str], int]) -> None:
@@ -264,11 +271,13 @@ def test_blank_text_has_no_window(count: Callable[[str], int], text: str) -> Non
 
 
 def test_a_sentence_splitter_of_ones_own(count: Callable[[str], int]) -> None:
-    """LlamaIndex's own splitter works, and one that drops space and repeats nothing does too."""
-    text = "First sentence here. Second one, e.g. this. Third." * 20
+    """Windows begin and end between the sentences of LlamaIndex's splitter, stripped of space or not."""
+    text = "First sentence here. Second one, e.g. this. Third. " * 20
     core = split_by_sentence_tokenizer()
     for split in (core, lambda t: [s.strip() for s in core(t)], lambda t: ["not there", *core(t)]):
-        check(text, cut(text, 40, 10, count, split_sentences=split), 40, count)
+        windows = cut(text, 40, 10, count, split_sentences=split)
+        check(text, windows, 40, count)
+        assert {window.start for window in windows} <= {span.start for span in sentence_spans(text, split)}
 
 
 @pytest.mark.parametrize(
