@@ -31,7 +31,7 @@ from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenanc
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
 from llama_index_ext_ctxaug.structure.relationships import related_id
-from llama_index_ext_ctxaug.windows.metadata_windows import Placed, MetadataWindow, merge_windows
+from llama_index_ext_ctxaug.windows.metadata_windows import MetadataWindow, Placed, merge_windows
 
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from llama_index_ext_ctxaug.windows.metadata_windows import Placed, MetadataWindow, merge_windows
+from llama_index_ext_ctxaug.windows.metadata_windows import MetadataWindow, Placed, merge_windows
 
 SENTENCES = [f"Part {n} says {n * n}. " for n in range(12)]
 TEXT = "".join(SENTENCES)
