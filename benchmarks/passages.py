@@ -27,7 +27,8 @@ from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.budget.fit import final_text
-from llama_index_ext_ctxaug.passages.joining import TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import join_texts
+from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.testing import docstore_of, hits
 
 RUNS = 5
@@ -71,7 +72,7 @@ def joining() -> list[str]:
         bare = [node.text for node in nodes[:count]]
         times = [
             best(lambda chunks=chunks: join_texts(chunks)),
-            best(lambda chunks=chunks: join_texts(chunks, frames={"d": text})),
+            best(lambda chunks=chunks: join_texts(chunks, texts={"d": text})),
             best(lambda bare=bare: join_texts(bare)),
         ]
         cells = " | ".join(f"{1e6 * seconds / count:.1f}" for seconds in times)

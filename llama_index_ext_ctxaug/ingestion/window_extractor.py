@@ -9,17 +9,16 @@ from typing import Any, Literal
 from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import (
     BaseNode,
-    MetadataMode,
-    NodeRelationship,
     RelatedNodeInfo,
     TransformComponent,
 )
 
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import NeighborLinker, warn_of_problems
-from llama_index_ext_ctxaug.passages.joining import TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import join_texts
+from llama_index_ext_ctxaug.passages.offsets import TextChunk, offsets_of, start_in_document, text_of
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.link_resolution import Chains
-from llama_index_ext_ctxaug.structure.relationships import related_id
+from llama_index_ext_ctxaug.structure.relationships import relations
 
 
 class WindowExtractor(TransformComponent):
@@ -128,7 +127,6 @@ class _Windows:
     separator: str
     texts: Mapping[str, str]
     _chunks: dict[str, TextChunk] = field(default_factory=dict)
-    _frames: dict[str, str] = field(default_factory=dict)
 
     def around(self, node: BaseNode) -> tuple[str, Span]:
         """The text of a window, and where the node's own text stands in it."""
@@ -136,11 +134,11 @@ class _Windows:
         chunks = [self._chunk(id_) for id_ in reversed(before)]
         chunks.append(self._chunk(node.node_id))
         chunks += [self._chunk(id_) for id_ in self._side(node.node_id, self.chains.followers.get)]
-        frames = {c.frame: self._frame(c.frame) for c in chunks if c.frame is not None}
+        bases = {c.base: self._base(c.base) for c in chunks if c.base is not None}
         joined = join_texts(
             chunks,
             chunk_separator=self.separator,
-            frames={id_: text for id_, text in frames.items() if text is not None},
+            texts={id_: text for id_, text in bases.items() if text is not None},
         )
         return joined.text, joined.spans[len(before)]
 
@@ -152,43 +150,26 @@ class _Windows:
             current = beside(current)
         return ids
 
-    def _frame(self, id_: str) -> str | None:
+    def _base(self, id_: str) -> str | None:
         text = self.texts.get(id_)
         if text is None and id_ in self.chains.nodes:
-            return _text(self.chains.nodes[id_])
+            return text_of(self.chains.nodes[id_])
         return text
 
     def _chunk(self, id_: str) -> TextChunk:
         chunk = self._chunks.get(id_)
         if chunk is None:
             node = self.chains.nodes[id_]
-            source = related_id(node, NodeRelationship.SOURCE)
-            chunk = self._chunks[id_] = TextChunk(
-                text=_text(node),
-                start=getattr(node, "start_char_idx", None),
-                end=getattr(node, "end_char_idx", None),
-                frame=related_id(node, NodeRelationship.PARENT) or source,
-                shift=self._shift(node),
-                document=source,
-            )
+            own = relations(node)
+            base = own.parent or own.source
+            shift = start_in_document(base, own.source, self.chains.nodes.get, _parent)
+            chunk = TextChunk(text_of(node), *offsets_of(node), base, shift, document=own.source)
+            self._chunks[id_] = chunk
         return chunk
 
-    def _shift(self, node: BaseNode) -> int | None:
-        """Where the text that a node's offsets count in starts in the document; None if unknown."""
-        shift, seen = 0, {node.node_id}
-        while (parent_id := related_id(node, NodeRelationship.PARENT)) is not None:
-            parent = self.chains.nodes.get(parent_id)
-            start = getattr(parent, "start_char_idx", None)
-            if parent is None or start is None or parent_id in seen:
-                return None
-            seen.add(parent_id)
-            shift += start
-            node = parent
-        return shift
 
-
-def _text(node: BaseNode) -> str:
-    return node.get_content(metadata_mode=MetadataMode.NONE)
+def _parent(node: BaseNode) -> str | None:
+    return relations(node).parent
 
 
 def _with_metadata(node: BaseNode, metadata: Mapping[str, str], keys: Sequence[str]) -> BaseNode:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
-from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
+from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP, common_length
 from llama_index_ext_ctxaug.passages.span import Span
 
 MAX_STRIPPED = 100
@@ -21,41 +22,6 @@ _TABLE_RULE = re.compile(r"\|?[ \t]*:?-[-:| \t]*")
 _NO_SPACES = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
-class TextChunk(NamedTuple):
-    """What joining needs to know of a chunk.
-
-    Attributes:
-        text: its text, without metadata.
-        start: its first character in `frame`, as its parser noted it; None if unknown.
-        end: its end in `frame`, exclusive; None if unknown.
-        frame: id of the text that the offsets count in: the source document, or a parent chunk.
-        shift: first character of `frame` in the source document: 0 for the document itself; None if
-            unknown, so that offsets of different frames cannot be compared.
-        follows: whether links say that it directly follows the chunk before; False means that text
-            may be missing in between.
-        document: id of the source document, which pages that count as one have each their own; chunks
-            of different ones share no text, whatever they look like. None if unknown.
-    """
-
-    text: str
-    start: int | None = None
-    end: int | None = None
-    frame: str | None = None
-    shift: int | None = 0
-    follows: bool = True
-    document: str | None = None
-
-    @property
-    def offsets_fit(self) -> bool:
-        """Whether the offsets are as far apart as the text is long; an edited chunk's are not."""
-        return (
-            self.start is not None
-            and self.end is not None
-            and self.start >= 0
-            and self.end - self.start == len(self.text)
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class JoinedText:
     """Chunks as one text.
@@ -66,7 +32,7 @@ class JoinedText:
         sources: for each chunk, the first character of it in the source document; None where its offsets
             are missing or wrong.
         span: the characters of the source document that the text equals; None where that is not certain.
-        doubtful: ids of frames whose text would settle what could only be guessed at a joint.
+        doubtful: ids of bases whose text would settle what could only be guessed at a joint.
     """
 
     text: str
@@ -112,7 +78,7 @@ def join_texts(
     *,
     hole_separator: str = HOLE_SEPARATOR,
     chunk_separator: str = "",
-    frames: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> JoinedText:
     """Join chunks in reading order into one text; linear in the characters of the chunks.
 
@@ -122,7 +88,7 @@ def join_texts(
     counts as shared; a chunk that lies in the one before adds nothing; a Markdown table's header that
     the splitter repeated, before rows that are shared, is not repeated.
 
-    White space that a splitter stripped between chunks is taken from `frames`, where the text is at
+    White space that a splitter stripped between chunks is taken from `texts`, where the text is at
     hand; else the right number of characters is filled in by a guess, and the span is not certain.
 
     Args:
@@ -130,24 +96,24 @@ def join_texts(
         hole_separator: stands where text is missing.
         chunk_separator: stands between chunks that follow one another and share no text, where offsets
             do not tell what the document has there.
-        frames: texts that offsets count in, by id: source documents, parent chunks.
+        texts: texts that offsets count in, by id: source documents, parent chunks.
 
     Returns:
         The text, and where each chunk stands in it.
     """
-    joiner = _Joiner(hole_separator, chunk_separator, frames or {})
+    joiner = _Joiner(hole_separator, chunk_separator, texts or {})
     for chunk in chunks:
         joiner.add(TextChunk(chunk) if isinstance(chunk, str) else chunk)
     return joiner.result()
 
 
-def doubtful_frames(chunks: Iterable[TextChunk], ids: Collection[str], **options: Any) -> set[str]:
-    """Those frames of a text that joining chunks would need, to settle what it can only guess without.
+def doubtful_bases(chunks: Iterable[TextChunk], ids: Collection[str], **options: Any) -> set[str]:
+    """Those bases of a text that joining chunks would need, to settle what it can only guess without.
 
     Args:
         chunks: in reading order; no more of them are looked at than it takes.
-        ids: the frames of the chunks that are worth a question.
-        **options: the separators and `frames` of `join_texts`.
+        ids: the bases of the chunks that are worth a question.
+        **options: the separators and `texts` of `join_texts`.
 
     Returns:
         Ids out of `ids`, as `JoinedText.doubtful` has them.
@@ -166,7 +132,7 @@ class _Joiner:
 
     hole_separator: str
     chunk_separator: str
-    frames: Mapping[str, str]
+    texts: Mapping[str, str]
     parts: list[str] = field(default_factory=list)
     length: int = 0
     spans: list[Span] = field(default_factory=list)
@@ -175,12 +141,12 @@ class _Joiner:
     exact: bool = True
     unconfirmed: bool = False
     last: TextChunk | None = None
-    cursor: int | None = None  # place of the text's end, in the frame of `placed`
-    placed: TextChunk | None = None  # the chunk whose frame the cursor counts in
-    run_start: int = 0  # from here on, places in the text and in the frame go in step
+    cursor: int | None = None  # place of the text's end, in the base of `placed`
+    placed: TextChunk | None = None  # the chunk whose base the cursor counts in
+    run_start: int = 0  # from here on, places in the text and in the base go in step
 
     def add(self, chunk: TextChunk) -> None:
-        holds = chunk.offsets_fit and self._stands_in_frame(chunk)
+        holds = chunk.offsets_fit and self._holds_in_base(chunk)
         if self.last is None:
             self.exact = holds
             self._append("", chunk)
@@ -208,12 +174,12 @@ class _Joiner:
             doubtful=frozenset(self.doubtful),
         )
 
-    def _stands_in_frame(self, chunk: TextChunk) -> bool:
-        frame = self._frame_text(chunk)
-        return frame is None or frame[chunk.start : chunk.end] == chunk.text
+    def _holds_in_base(self, chunk: TextChunk) -> bool:
+        base = self._base_text(chunk)
+        return base is None or base[chunk.start : chunk.end] == chunk.text
 
-    def _frame_text(self, chunk: TextChunk) -> str | None:
-        return self.frames.get(chunk.frame) if chunk.frame is not None else None
+    def _base_text(self, chunk: TextChunk) -> str | None:
+        return self.texts.get(chunk.base) if chunk.base is not None else None
 
     def _restart(self, chunk: TextChunk, holds: bool) -> None:
         """Count places from this chunk on, after a joint that offsets did not make."""
@@ -221,7 +187,7 @@ class _Joiner:
         at_end = self.spans[-1].end == self.length
         self.placed, self.cursor = (chunk, chunk.end) if holds and at_end else (None, None)
         whole = self.spans[-1].end - self.spans[-1].start == len(chunk.text)
-        self.sources[-1] = _source(chunk) if holds and whole else None
+        self.sources[-1] = chunk.source_start if holds and whole else None
 
     def _append(self, separator: str, chunk: TextChunk, skip: int = 0) -> None:
         """Put the chunk's text behind what stands; its first `skip` characters stand there already."""
@@ -232,7 +198,7 @@ class _Joiner:
 
     def _stand(self, start: int, chunk: TextChunk) -> None:
         self.spans.append(Span(start, start + len(chunk.text)))
-        self.sources.append(_source(chunk))
+        self.sources.append(chunk.source_start)
 
     def _by_offsets(self, chunk: TextChunk) -> bool:
         """Join where the offsets say; False where they cannot say, or where the text contradicts them."""
@@ -253,10 +219,10 @@ class _Joiner:
         return True
 
     def _cursor_for(self, chunk: TextChunk) -> int | None:
-        """The place of the text's end, in the frame of this chunk."""
+        """The place of the text's end, in the base of this chunk."""
         if self.cursor is None or self.placed is None:
             return None
-        if self.placed.frame == chunk.frame:
+        if self.placed.base == chunk.base:
             return self.cursor
         if self._of_other_document(chunk):
             return None
@@ -285,9 +251,9 @@ class _Joiner:
 
     def _gap(self, chunk: TextChunk, cursor: int) -> str | None:
         start = chunk.start or 0
-        frame = self._frame_text(chunk)
-        if frame is not None and cursor >= 0:  # what stands before the frame, its text does not tell
-            between = frame[cursor:start]
+        base = self._base_text(chunk)
+        if base is not None and cursor >= 0:  # what stands before the base, its text does not tell
+            between = base[cursor:start]
             return between if between.isspace() else None
         end = self._tail(1)
         size = start - cursor
@@ -316,10 +282,10 @@ class _Joiner:
         return True
 
     def _behind(self, chunk: TextChunk, cursor: int) -> bool:
-        frame = self._frame_text(chunk)
+        base = self._base_text(chunk)
         gap = ""
-        if frame is not None:
-            rest = frame[cursor : cursor + MAX_STRIPPED + len(chunk.text)]
+        if base is not None:
+            rest = base[cursor : cursor + MAX_STRIPPED + len(chunk.text)]
             gap = rest[: len(rest) - len(rest.lstrip())] if not chunk.text[:1].isspace() else ""
             if not rest.startswith(chunk.text, len(gap)):  # it repeats nothing: it lies in the text
                 return self._within(chunk, cursor)
@@ -327,15 +293,15 @@ class _Joiner:
         moved = chunk._replace(start=start, end=start + len(chunk.text))
         self._append(gap, moved)
         self._move(moved, start + len(chunk.text))
-        if frame is None:
+        if base is None:
             self.unconfirmed = True
             self.sources[-1] = None
             self._doubt(chunk)
         return True
 
     def _doubt(self, chunk: TextChunk) -> None:
-        if chunk.frame is not None:
-            self.doubtful.add(chunk.frame)
+        if chunk.base is not None:
+            self.doubtful.add(chunk.base)
 
     def _by_text(self, chunk: TextChunk) -> None:
         text, last = chunk.text, self.last.text if self.last else ""
@@ -374,10 +340,6 @@ class _Joiner:
             taken.append(part[-missing:])
             missing -= len(part)
         return "".join(reversed(taken))
-
-
-def _source(chunk: TextChunk) -> int | None:
-    return None if chunk.start is None or chunk.shift is None else chunk.start + chunk.shift
 
 
 def _header(text: str) -> str:

@@ -23,7 +23,8 @@ from llama_index.core.vector_stores import MetadataFilters
 from llama_index_ext_ctxaug.budget.fit import BudgetFit, keep, mark_cuts
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget
 from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest
-from llama_index_ext_ctxaug.engine.output import OutputOptions, Writer
+from llama_index_ext_ctxaug.engine.options import OutputOptions
+from llama_index_ext_ctxaug.engine.output import Writer
 from llama_index_ext_ctxaug.errors import ContextAugmentationError, MissingNodeError, RefusedNodeError
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
@@ -185,7 +186,7 @@ class ContextAugmenter(FlowPostprocessor, OutputOptions):
                 yield from choosing
             yield from self._report_missing(expansion)
             passages = self._passages(expansion)
-            yield from expansion.reader.fetch([ReadRequest(nodes=writer.frames_to_read(passages))])
+            yield from expansion.reader.fetch([ReadRequest(nodes=writer.texts_to_read(passages))])
         except Exception as error:
             if error is not expansion.reader.error or self.on_store_error == "raise":
                 raise

@@ -24,7 +24,8 @@ from llama_index_ext_ctxaug.events import (
     has_listeners,
 )
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.joining import JoinedText, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
+from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance

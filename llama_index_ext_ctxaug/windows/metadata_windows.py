@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from llama_index_ext_ctxaug.passages.joining import without_spaces
-from llama_index_ext_ctxaug.passages.overlap import MIN_OVERLAP, common_length
+from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP, common_length
 
 MAX_GAP = 2
 """Most characters of white space between windows that touch; none in scripts without spaces."""

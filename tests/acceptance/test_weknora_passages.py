@@ -13,7 +13,8 @@ from helpers import Postprocess
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance
-from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, TextChunk, join_texts
+from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, join_texts
+from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 
 Spans = list[tuple[str, int, int]]

@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 from text_strategies import Parsed, parsed_documents
 
-from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, TextChunk, join_texts
-from llama_index_ext_ctxaug.passages.overlap import common_length
+from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, join_texts
+from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.shared_text import common_length
 
 
 def chunk(document: str, start: int, end: int, **more: object) -> TextChunk:
     """The chunk that covers these characters of a document."""
-    return TextChunk(document[start:end], start, end, frame="doc", **more)
+    return TextChunk(document[start:end], start, end, base="doc", **more)
 
 
 def chunks_of(nodes: list[TextNode]) -> list[TextChunk]:
     """Parsed nodes as chunks that follow one another."""
-    return [TextChunk(node.text, node.start_char_idx, node.end_char_idx, frame="doc") for node in nodes]
+    return [TextChunk(node.text, node.start_char_idx, node.end_char_idx, base="doc") for node in nodes]
 
 
 DOCUMENT = "".join(chr(0x4E00 + number) for number in range(300))
@@ -66,7 +67,7 @@ def test_a_short_sentence_that_a_parser_found_too_early_is_not_lost():
     assert joined.text == document
     assert joined.span == (0, 10)
     assert join_texts([chunk(document, 0, 5), early]).span is None
-    settled = join_texts([chunk(document, 0, 5), early], frames={"doc": document})
+    settled = join_texts([chunk(document, 0, 5), early], texts={"doc": document})
     assert settled.text == document[:7]
     assert settled.span == (0, 7)
 
@@ -102,7 +103,7 @@ def test_an_edited_chunk_keeps_its_text():
 def test_white_space_that_a_splitter_stripped_comes_from_the_document():
     """With the document at hand the gap between two chunks is what the document has there."""
     document = "One sentence.\n\t Another one."
-    joined = join_texts([chunk(document, 0, 13), chunk(document, 16, 28)], frames={"doc": document})
+    joined = join_texts([chunk(document, 0, 13), chunk(document, 16, 28)], texts={"doc": document})
     assert joined.text == document
     assert joined.span == (0, 28)
 
@@ -123,14 +124,14 @@ def test_holes_are_marked():
     assert join_texts([first, second]).text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[250:256]
     near = chunk(DOCUMENT, 7, 12, follows=False)
     assert join_texts([first, near], hole_separator=" / ").text == DOCUMENT[:5] + " / " + DOCUMENT[7:12]
-    dropped = join_texts([first, chunk(DOCUMENT, 7, 12)], frames={"doc": DOCUMENT}, hole_separator="|")
+    dropped = join_texts([first, chunk(DOCUMENT, 7, 12)], texts={"doc": DOCUMENT}, hole_separator="|")
     assert dropped.text == DOCUMENT[:5] + "|" + DOCUMENT[7:12]
 
 
 def test_offsets_that_count_in_different_parents_are_seen_through():
     """Chunks of two parents join by their place in the document where the parents' places are known."""
-    first = TextChunk(DOCUMENT[90:100], 40, 50, frame="p1", shift=50)
-    second = TextChunk(DOCUMENT[95:120], 0, 25, frame="p2", shift=95)
+    first = TextChunk(DOCUMENT[90:100], 40, 50, base="p1", shift=50)
+    second = TextChunk(DOCUMENT[95:120], 0, 25, base="p2", shift=95)
     joined = join_texts([first, second])
     assert joined.text == DOCUMENT[90:120]
     assert joined.span == (90, 120)
@@ -169,19 +170,19 @@ def test_nothing_joins_to_nothing():
 def test_a_text_of_the_right_length_that_the_document_does_not_have_has_no_place():
     """Where the document is at hand, a chunk that it does not have where offsets say is in no place."""
     edited = TextChunk("CHANGED", 5, 12, "doc")
-    joined = join_texts([chunk(DOCUMENT, 0, 5), edited], frames={"doc": DOCUMENT})
+    joined = join_texts([chunk(DOCUMENT, 0, 5), edited], texts={"doc": DOCUMENT})
     assert joined.text == DOCUMENT[:5] + "CHANGED"
     assert joined.sources == (0, None)
     assert joined.span is None
-    assert join_texts([edited], frames={"doc": DOCUMENT}).span is None
+    assert join_texts([edited], texts={"doc": DOCUMENT}).span is None
 
 
 def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
     """After a short chunk of unsure place, white space that fits what follows makes no span certain."""
     document = "He said so: no.    And then he left."
     first, short = chunk(document, 0, 15), chunk(document, 12, 15)
-    last = TextChunk(document[19:], 9, len(document) - 10, frame="part", shift=10)
-    joined = join_texts([first, short, last], frames={"part": document[10:]})
+    last = TextChunk(document[19:], 9, len(document) - 10, base="part", shift=10)
+    joined = join_texts([first, short, last], texts={"part": document[10:]})
     assert joined.text != document
     assert joined.span is None
 
@@ -189,7 +190,7 @@ def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
 def test_a_chunk_that_lies_before_its_run_keeps_its_text():
     """A short chunk that offsets put before the hole that its run begins with stands behind the run."""
     chunks = [chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 100, 103), chunk(DOCUMENT, 96, 98)]
-    joined = join_texts(chunks, frames={"doc": DOCUMENT})
+    joined = join_texts(chunks, texts={"doc": DOCUMENT})
     assert joined.text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[100:103] + DOCUMENT[96:98]
     assert [joined.text[slice(*span)] for span in joined.spans] == [part.text for part in chunks]
 
@@ -197,9 +198,9 @@ def test_a_chunk_that_lies_before_its_run_keeps_its_text():
 def test_white_space_between_two_parents_is_no_hole():
     """Where parents end and begin with stripped white space, neither text has it, and its length is kept."""
     document = "The first part.\n\nThe second part."
-    first = TextChunk(document[:15], 0, 15, frame="one", shift=0)
-    second = TextChunk(document[17:], 0, 16, frame="two", shift=17)
-    joined = join_texts([first, second], frames={"one": first.text, "two": second.text})
+    first = TextChunk(document[:15], 0, 15, base="one", shift=0)
+    second = TextChunk(document[17:], 0, 16, base="two", shift=17)
+    joined = join_texts([first, second], texts={"one": first.text, "two": second.text})
     assert joined.text == document
     assert joined.span is None
     assert joined.doubtful == {"two"}
@@ -227,7 +228,7 @@ def test_what_is_certain_is_the_document(parsed: Parsed, known: bool, data: st.D
     first = data.draw(st.integers(0, len(nodes) - 1))
     last = data.draw(st.integers(first, min(first + 6, len(nodes) - 1)))
     chunks = chunks_of(nodes[first : last + 1])
-    joined = join_texts(chunks, frames={"doc": text} if known else None)
+    joined = join_texts(chunks, texts={"doc": text} if known else None)
     if joined.span is not None:
         assert joined.text == text[slice(*joined.span)]
     for part, span in zip(chunks, joined.spans, strict=True):
@@ -249,7 +250,7 @@ def test_consecutive_chunks_are_the_documents_slice(parsed: Parsed):
     chunks = chunks_of(nodes)
     assume(all(part.start is not None for part in chunks))
     assume(all(not text[one.end : two.start].strip() and two.end > one.end for one, two in pairwise(chunks)))
-    joined = join_texts(chunks, frames={"doc": text})
+    joined = join_texts(chunks, texts={"doc": text})
     assert joined.text == text[chunks[0].start : chunks[-1].end]
     assert joined.span == (chunks[0].start, chunks[-1].end)
 
@@ -320,9 +321,9 @@ def test_a_short_chunk_that_offsets_put_inside_other_text_keeps_its_own() -> Non
     """Where a parent's offset is wrong, a chunk that seems to lie in the text is held against the text."""
     document = "alpha beta gamma! delta epsilon"
     chunks = [
-        TextChunk("alpha beta gamma", 0, 16, frame="parent", shift=5, document="doc"),
-        TextChunk("gamma!", 11, 17, frame="doc", document="doc"),
+        TextChunk("alpha beta gamma", 0, 16, base="parent", shift=5, document="doc"),
+        TextChunk("gamma!", 11, 17, base="doc", document="doc"),
     ]
-    joined = join_texts(chunks, frames={"doc": document})
+    joined = join_texts(chunks, texts={"doc": document})
     assert joined.text == "alpha beta gammagamma!"
     assert [joined.text[start:end] for start, end in joined.spans] == [chunk.text for chunk in chunks]

@@ -1,18 +1,18 @@
-"""What the end of one text and the start of another have in common."""
+"""Find the text that ends one chunk and begins the next."""
 
 from __future__ import annotations
 
 MIN_OVERLAP = 12
-"""Fewest characters, where offsets tell nothing, that count as text which two chunks share."""
+"""Minimum characters that count as overlap where no offsets show it."""
 
 _TRIES = 32
-"""Places to compare by themselves before the search that is linear in the worst case takes over."""
+"""Places to compare one by one before the search that is linear in the worst case."""
 
 
 def common_length(before: str, after: str) -> int:
-    """Characters of the longest text that is both the end of `before` and the start of `after`.
+    """Return the length of the longest text that is the end of `before` and the start of `after`.
 
-    Linear in the length of the shorter one; lengths under `MIN_OVERLAP` count as none.
+    Linear in the length of the shorter text; lengths under `MIN_OVERLAP` count as 0.
     """
     size = min(len(before), len(after))
     if size < MIN_OVERLAP:
@@ -30,7 +30,7 @@ def common_length(before: str, after: str) -> int:
 
 
 def _longest_border(pattern: str, text: str) -> int:
-    """How much of the pattern's start is the end of a text as long, by Knuth, Morris and Pratt's function."""
+    """Return how much of the pattern's start ends the text, by Knuth, Morris and Pratt's function."""
     failure = [0] * len(pattern)
     matched = 0
     for place in range(1, len(pattern)):

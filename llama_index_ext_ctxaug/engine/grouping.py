@@ -1,0 +1,69 @@
+"""Group the passages of one call into runs, each of which becomes one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.passage_node import is_text
+
+
+class Run(NamedTuple):
+    """Chunks that become one node, and for each whether it directly follows the one before it."""
+
+    chunks: list[Chunk]
+    follows: list[bool]
+
+
+def runs_of(
+    passages: Sequence[Passage], scope: Literal["run", "document"], texts: ChunkTexts
+) -> Iterator[Run]:
+    """Group passages into runs of text chunks; a node that is more than text is a run of its own.
+
+    Args:
+        passages: the passages, by rank.
+        scope: "run" for a run for each passage, "document" for one for all passages of a document.
+        texts: the texts of the chunks.
+    """
+    groups = [[passage] for passage in passages] if scope == "run" else _by_document(passages, texts)
+    for group in groups:
+        run = Run([], [])
+        for passage in group:
+            for place, chunk in enumerate(passage.chunks):
+                if is_text(chunk.node):
+                    run.chunks.append(chunk)
+                    run.follows.append(place > 0)
+                    continue
+                if run.chunks:
+                    yield run
+                yield Run([chunk], [False])
+                run = Run([], [])
+        if run.chunks:
+            yield run
+
+
+def _by_document(passages: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
+    """Return the passages of each document in reading order; documents by rank."""
+    groups: dict[Any, list[Passage]] = {}
+    for number, passage in enumerate(passages):
+        document = texts.expansion.links.document(passage.chunks[0].node)
+        groups.setdefault(number if document is None else document, []).append(passage)
+    return [_in_order(group, texts) for group in groups.values()]
+
+
+def _in_order(group: Sequence[Passage], texts: ChunkTexts) -> list[Passage]:
+    """Return the passages of one document in reading order, page by page; by rank where it is unknown."""
+    links, pages = texts.expansion.links, texts.expansion.links.pages
+    sources: dict[str | None, list[Passage]] = {}
+    for passage in group:
+        sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
+    for same_source in sources.values():
+        places = {id(passage): texts.place(passage.chunks[0]) for passage in same_source}
+        if len({kind for kind, _ in places.values()}) == 1:
+            same_source.sort(key=lambda passage: places[id(passage)])
+    in_order = list(sources.values())
+    if pages is not None:
+        in_order.sort(key=lambda same_source: pages.page(same_source[0].chunks[0].node))
+    return [passage for same_source in in_order for passage in same_source]

@@ -1,0 +1,83 @@
+"""Write runs of chunks as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_index.core.schema import NodeWithScore
+
+from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
+from llama_index_ext_ctxaug.engine.grouping import Run
+from llama_index_ext_ctxaug.engine.options import OutputOptions
+from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
+from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose
+
+
+@dataclass
+class Renderer:
+    """Write runs of chunks as nodes; the text of a run is joined once.
+
+    Attributes:
+        options: the parameters of the output.
+        texts: the texts of the chunks.
+        emit: makes a node from a single chunk.
+    """
+
+    options: OutputOptions
+    texts: ChunkTexts
+    emit: Callable[[Chunk], NodeWithScore]
+    _joined: dict[tuple[tuple[str, bool], ...], JoinedText] = field(default_factory=dict)
+
+    def node(self, run: Run) -> NodeWithScore:
+        """Write a run as one node."""
+        if len(run.chunks) == 1:
+            return self.emit(run.chunks[0])
+        return compose(
+            run.chunks,
+            self.join(run),
+            self._around(run.chunks),
+            score=self.options.passage_score,
+            marks=self.options.mark_hits,
+        )
+
+    def join(self, run: Run) -> JoinedText:
+        """Join the text of a run."""
+        key = tuple((chunk.node.id_, follows) for chunk, follows in zip(*run, strict=True))
+        if key not in self._joined:
+            self._joined[key] = join_texts(list(self.text_chunks(run)), **self.joining(run))
+        return self._joined[key]
+
+    def shared(self, first: Chunk, second: Chunk) -> str:
+        """Return the text that a chunk and the one after it share."""
+        joined = self.join(Run([first, second], [False, True]))
+        one, two = joined.spans
+        return joined.text[max(one.start, two.start) : min(one.end, two.end)]
+
+    def text_chunks(self, run: Run) -> Iterator[TextChunk]:
+        """Yield the text chunks of a run."""
+        for chunk, follows in zip(*run, strict=True):
+            text = self.texts.of(chunk)
+            yield text if follows else text._replace(follows=False)
+
+    def joining(self, run: Run) -> dict[str, Any]:
+        """Return the parameters of `join_texts` for a run: separators, and the loaded offset bases."""
+        return {
+            "hole_separator": self.options.hole_separator,
+            "chunk_separator": self.options.chunk_separator,
+            "texts": self.texts.loaded(self.texts.bases(run.chunks)),
+        }
+
+    def _around(self, chunks: Sequence[Chunk]) -> Surroundings:
+        links = self.texts.expansion.links
+        inside = {chunk.node.id_ for chunk in chunks}
+        before = links.beside_in_hand(chunks[0].node, "previous")
+        after = links.beside_in_hand(chunks[-1].node, "next")
+        return Surroundings(
+            source_id=links.source(chunks[0].node),
+            previous_id=None if before in inside else before,
+            next_id=None if after in inside else after,
+        )
