@@ -1,4 +1,4 @@
-"""What a comparison costs: time and memory of many questions over many chunks.
+"""Measure time and memory of a comparison of many questions over many chunks.
 
 python benchmarks/comparison.py --questions 200 --chunks 20000
 """
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def memory() -> float:
-    """The most memory that the process has had, in MB."""
+    """Return the peak memory of the process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

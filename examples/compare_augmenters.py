@@ -1,10 +1,10 @@
-"""Which augmenter helps on my data: compares several on questions, at free and at equal numbers of tokens.
+"""Compare augmenters on questions, without a limit and at equal tokens.
 
     python examples/compare_augmenters.py
     python examples/compare_augmenters.py --docs my_texts/ --questions my_questions.jsonl --out report/
 
-Without --docs it takes three short texts and eighteen questions on them from examples/data. A question of
-your own is a line such as
+Without --docs it uses three short texts and eighteen questions from examples/data. A question of your own
+is a line such as
 
     {"question": "...", "document": "notes.md", "evidence": ["the words that answer it"]}
 
@@ -72,7 +72,7 @@ def run(docs: Path, questions_file: Path, out: Path) -> None:
             "two around": around(2),
         },
         questions,
-        budgets=[BUDGET],  # the pass-through may spend it on all hits, the others on what surrounds the best
+        budgets=[BUDGET],  # the pass-through may fill it with all hits, the others with neighbors of the best
         top_k=TOP_K,
         problems=problems,
     )
@@ -86,7 +86,7 @@ def run(docs: Path, questions_file: Path, out: Path) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Compares augmenters on texts and questions.")
     parser.add_argument("--docs", type=Path, default=DATA / "harbor", help="folder of .md, .txt, .rst files")
     parser.add_argument("--questions", type=Path, default=DATA / "harbor_questions.jsonl")

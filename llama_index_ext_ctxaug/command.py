@@ -1,4 +1,4 @@
-"""The command `ctxaug`: compare augmenters on a folder of texts, or show what one adds."""
+"""Entry point of the command `ctxaug`."""
 
 from __future__ import annotations
 

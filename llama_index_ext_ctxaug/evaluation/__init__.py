@@ -1,4 +1,4 @@
-"""Which augmenter helps on my data: questions, metrics, comparison, choice, report."""
+"""Compare augmenters on your data: questions, metrics, comparison, choice, report."""
 
 from llama_index_ext_ctxaug.evaluation.choice import Choice, Interval, choose, filter_by_threshold, mark
 from llama_index_ext_ctxaug.evaluation.compare import acompare, compare

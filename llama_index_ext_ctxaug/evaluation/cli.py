@@ -19,8 +19,8 @@ from llama_index_ext_ctxaug.evaluation.report import Report
 from llama_index_ext_ctxaug.evaluation.settings import (
     AUGMENTERS,
     DEFAULTS,
-    POOL,
-    WIDE,
+    WIDE_POOL,
+    WIDE_POOL_AUGMENTERS,
     Settings,
     named_augmenters,
     read_settings,
@@ -28,49 +28,59 @@ from llama_index_ext_ctxaug.evaluation.settings import (
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE
 
 _TOP_K = 5
-_POOL = 4
-"""Times as many hits are retrieved as augmenters get, so that the pass-through can fill a budget."""
+_POOL_FACTOR = 4
+"""Factor by which more hits are retrieved than augmenters get, so that the pass-through can fill a budget."""
 
 _docs = click.option(
     "--docs", required=True, type=click.Path(path_type=Path), help="Folder of .txt, .md and .rst files."
 )
 _model = click.option(
-    "--model", type=click.Path(path_type=Path), help="Path of a sentence-transformers model; without, BM25."
+    "--model", type=click.Path(path_type=Path), help="Path of a sentence-transformers model; BM25 if absent."
 )
 _augmenters = click.option(
     "--augmenter", "augmenters", multiple=True, help="Name of an augmenter; see `ctxaug augmenters`."
 )
-_top_k = click.option("--top-k", type=click.IntRange(min=1), help=f"Hits for each question ({_TOP_K}).")
+_top_k = click.option(
+    "--top-k", type=click.IntRange(min=1), help=f"Hits for each question  [default: {_TOP_K}]"
+)
 _chunk_size = click.option(
-    "--chunk-size", type=click.IntRange(min=1), default=256, show_default=True, help="Tokens of a chunk."
+    "--chunk-size",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Maximum tokens of a chunk.",
 )
 _overlap = click.option(
-    "--chunk-overlap", type=click.IntRange(min=0), default=20, show_default=True, help="Tokens shared."
+    "--chunk-overlap",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Tokens that chunks share.",
 )
 
 
-class _Mistake(click.ClickException):
+class _InvalidInput(click.ClickException):
     exit_code = 2
 
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """A mistake in what the user gave is one sentence and exit code 2, not a traceback."""
+    """Report invalid input in one sentence with exit code 2, without a traceback."""
     try:
         yield
     except ConfigurationError as error:
-        raise _Mistake(for_terminal(str(error), 1000)) from error
+        raise _InvalidInput(for_terminal(str(error), 1000)) from error
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def ctxaug() -> None:
-    """Which context augmenter helps on my data?"""
+    """Find the context augmenter that helps on your data."""
 
 
 @ctxaug.command("augmenters")
 def list_augmenters() -> None:
-    """List the names that --augmenter takes."""
+    """List the names that --augmenter accepts."""
     for name in AUGMENTERS:
         click.echo(f"{name}{'  (compared by default)' if name in DEFAULTS else ''}")
 
@@ -80,10 +90,14 @@ def list_augmenters() -> None:
 @click.option(
     "--questions", required=True, type=click.Path(path_type=Path), help="A .jsonl, .csv or .parquet file."
 )
-@click.option("--config", type=click.Path(path_type=Path), help="A YAML file in AutoRAG's shape.")
+@click.option("--config", type=click.Path(path_type=Path), help="A YAML file in AutoRAG's format.")
 @_augmenters
 @click.option(
-    "--budget", "budgets", multiple=True, type=click.IntRange(min=1), help="Compare within these tokens too."
+    "--budget",
+    "budgets",
+    multiple=True,
+    type=click.IntRange(min=1),
+    help="Compare within this many tokens too.",
 )
 @_top_k
 @_model
@@ -105,9 +119,8 @@ def compare_command(
 ) -> None:
     """Measure augmenters on your own texts and questions.
 
-    A run that is interrupted goes on where it ended when it is started again with the same options. The exit
-    code is 0 where a report was written, 2 where something that was given cannot be used, and 1 where every
-    question failed.
+    An interrupted run resumes when it is started again with the same options. The exit code is 0 if a report
+    was written, 1 if every question failed, and 2 if the input is invalid.
     """
     with _plain_errors():
         settings = read_settings(config) if config else Settings()
@@ -119,7 +132,7 @@ def compare_command(
         asked = load_questions(questions, documents=corpus.texts, problems=problems)
         if not any(question.evidence or question.answers or question.expected_ids for question in asked):
             raise ConfigurationError(
-                f"{str(questions)!r}: no question says what its context should hold; "
+                f"{str(questions)!r}: no question has anything to measure by; "
                 "give some of them evidence, answers or expected_ids"
             )
         node_ids = {node.node_id for node in corpus.nodes}
@@ -127,11 +140,11 @@ def compare_command(
         for problem in problems:
             click.echo(f"note: {for_terminal(problem, 300)}", err=True)
         hits = top_k or settings.top_k or _TOP_K
-        wide = WIDE & made.keys()
-        pool = max(hits * _POOL if budgets else hits, POOL if wide else 0)
+        wide = WIDE_POOL_AUGMENTERS & made.keys()
+        pool = max(hits * _POOL_FACTOR if budgets else hits, WIDE_POOL if wide else 0)
         embedding = load_model(model) if model else None
         systems = {name: make(corpus.docstore) for name, make in made.items()}
-        if embedding and settings.top_k:  # AutoRAG scores what its augmenters add, and keeps the best
+        if embedding and settings.top_k:  # AutoRAG scores the added nodes and keeps the best
             for name in settings.augmenters:
                 systems[name].append(
                     EmbeddingRescorePostprocessor(embed_model=embedding, top_k=settings.top_k)
@@ -181,16 +194,16 @@ def show_command(
     chunk_overlap: int,
     out: Path | None,
 ) -> None:
-    """Show what goes to the model for one QUESTION, without augmentation and with it."""
+    """Show the context of one QUESTION, without augmentation and with it."""
     with _plain_errors():
         made = named_augmenters(augmenters or DEFAULTS[:2])
         corpus: Corpus = read_corpus(docs, chunk_size, chunk_overlap)
         hits = top_k or _TOP_K
-        size = max(hits, POOL if WIDE & made.keys() else 0)
+        size = max(hits, WIDE_POOL if WIDE_POOL_AUGMENTERS & made.keys() else 0)
         pool = make_retriever(corpus, size, load_model(model) if model else None).retrieve(question)
         systems = {"retrieved": blocks_of(pool[:hits])}
         for name, make in made.items():
-            nodes = pool if name in WIDE else pool[:hits]
+            nodes = pool if name in WIDE_POOL_AUGMENTERS else pool[:hits]
             for postprocessor in make(corpus.docstore):
                 nodes = postprocessor.postprocess_nodes(nodes, query_str=question)
             systems[name] = blocks_of(nodes)

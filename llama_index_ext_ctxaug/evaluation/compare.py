@@ -1,4 +1,4 @@
-"""Several augmenters on the same hits for the same questions."""
+"""Run several augmenters on the same hits for the same questions."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ async def acompare(
     save_to: str | Path | None = None,
     problems: Sequence[str] = (),
 ) -> Report:
-    """Run every augmenter on the same hits and measure what each sends to the model.
+    """Run every augmenter on the same hits and measure the context that each builds.
 
-    Retrieval runs once a question. The system "pass-through", which adds nothing, is always there. At each
-    number of tokens in `budgets` every system runs once more, held to it, so that more text is not taken
-    for better text; there the pass-through may fill its tokens with all hits of the retriever.
+    Retrieval runs once a question. The system "pass-through", which adds nothing, always takes part. Every
+    system runs once more within each budget, so that more text is not mistaken for better text; there the
+    pass-through may fill its tokens with all hits of the retriever.
 
     Args:
         retriever: finds the hits.
         augmenters: a postprocessor, or a list of them, by name.
-        questions: what is asked, with what a good context holds.
+        questions: the questions, with what a good context holds.
         metrics: metrics, or functions of an `Outcome`; None for `default_metrics`.
-        budgets: numbers of tokens.
-        top_k: hits that the systems get, of those that the retriever returns; None for all. A mapping
-            tells it by system, where one wants a wide pool; a system that it does not name gets all.
-        llm: answers and judges, where given (Faithfulness and Relevancy).
-        max_concurrency: questions at a time. Seconds are those of one question alone only at 1.
+        budgets: maximum tokens of a context.
+        top_k: number of retrieved hits that the systems get; None for all. A mapping sets it by system;
+            a system that it does not name gets all.
+        llm: a model that answers and judges (Faithfulness and Relevancy); None to measure without one.
+        max_concurrency: maximum questions at a time. Timings are meaningful only at 1.
         show_progress: show LlamaIndex's progress bar.
-        save_to: a file that keeps the rows, so that an interrupted run goes on where it ended.
-        problems: sentences on the questions, for the report.
+        save_to: a file that keeps the rows, so that an interrupted run resumes where it ended.
+        problems: sentences about the questions, for the report.
 
     Raises:
-        ConfigurationError: no questions, or an argument that cannot work. What fails at a question, a
-            system or a metric is a record in the report instead.
+        ConfigurationError: no questions, or an invalid argument. A failing question, system or metric is a
+            record in the report instead.
     """
     if not questions:
         raise ConfigurationError("questions: there are none; load_questions(path) reads them from a file")
@@ -108,7 +108,7 @@ def _from_sync(function: Callable[P, Coroutine[Any, Any, Report]], name: str) ->
 
 
 compare = _from_sync(acompare, "compare")
-"""`acompare` for code that is not async."""
+"""Synchronous form of `acompare`."""
 
 
 def _failures(rows: Sequence[Row]) -> list[str]:
@@ -128,7 +128,7 @@ async def _run_all(
     max_concurrency: int,
     show_progress: bool,
 ) -> list[Row]:
-    """Rows of all questions, in an order that does not depend on how fast they were done."""
+    """Return the rows of all questions, in an order that does not depend on timing."""
     kept = _whole(journal.rows, questions, bench.size) if journal else {}
     semaphore = asyncio.Semaphore(max_concurrency)
 
@@ -155,12 +155,12 @@ async def _run_all(
 
 
 def _key(question: Question) -> str:
-    """A short text that changes with what is asked and what is expected."""
+    """Return a short text that changes with the question and what it expects."""
     return hashlib.sha256(repr(replace(question, line=None)).encode(errors="replace")).hexdigest()[:16]
 
 
 def _whole(rows: Sequence[tuple[str, Row]], questions: Sequence[Question], size: int) -> dict[str, list[Row]]:
-    """Rows of the questions that are done: each system measured, nothing failed, the same text."""
+    """Return the saved rows of unchanged questions at which each system was measured without an error."""
     keys = {question.id: _key(question) for question in questions}
     found: dict[str, dict[tuple[str, int | None], Row]] = {}
     for key, row in rows:
@@ -175,14 +175,14 @@ def _whole(rows: Sequence[tuple[str, Row]], questions: Sequence[Question], size:
 
 @dataclass
 class Bench:
-    """All that a question is run on.
+    """Everything that a question is run on.
 
     Attributes:
         retriever: finds the hits.
         systems: the baseline first.
-        metrics: what is measured.
-        budgets: numbers of tokens.
-        top_k: hits that the systems get, for all or by name; None for all that were retrieved.
+        metrics: the metrics.
+        budgets: maximum tokens of a context.
+        top_k: number of hits that the systems get, for all or by name; None for all.
         counter: counts reads and LLM calls.
     """
 
@@ -203,18 +203,18 @@ class Bench:
 
     @property
     def size(self) -> int:
-        """Rows of a question."""
+        """Number of rows of a question."""
         return len(self._runs)
 
     async def warm_up(self) -> None:
-        """Load the tokenizer, so that its time is not that of the first system."""
+        """Load the tokenizer, so that the first system is not timed with it."""
         self._tokenizer = await asyncio.to_thread(get_tokenizer)
 
     async def run(self, question: Question) -> list[Row]:
         """Measure all systems on one question."""
         try:
             pool = await self.retriever.aretrieve(QueryBundle(question.text))
-        except Exception as error:  # a failing question is a record, the others go on
+        except Exception as error:  # a failing question is a record
             failed = f"retrieval failed: {error!r}"
             return [self._row(question, system, budget, {}, [failed]) for system, budget, _ in self._runs]
         rows = []
@@ -228,7 +228,7 @@ class Bench:
         return rows
 
     def _limit(self, system: System, budget: int | None) -> int | None:
-        """Hits that a system gets; the pass-through may fill a budget with all."""
+        """Return how many hits a system gets; the pass-through may fill a budget with all."""
         if budget is not None and system.name == BASELINE:
             return None
         return self.top_k.get(system.name) if isinstance(self.top_k, Mapping) else self.top_k

@@ -1,4 +1,4 @@
-"""A context as blocks: which chunk of which document went to the model, and why it is there."""
+"""Split a context into blocks: the chunks that went to the model, and why each is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from llama_index_ext_ctxaug import Piece, Provenance, read_provenance
 
 MAX_CHARACTERS = 1500
-"""Most characters of a block that a map shows: the start and the end of a longer one."""
+"""Maximum characters of a block on a map; of a longer one the start and the end are shown."""
 
 _TITLE_KEYS = ("file_name", "file", "title", "topic", "file_path")
 
@@ -20,12 +20,12 @@ BlockRole = Literal["hit", "neighbor", "parent", "passage", "window"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of what went to the model that stems from one node.
+    """A part of a context that stems from one node.
 
     Attributes:
         node_id: the node.
         document: id of its document; "" where it has none.
-        title: what the document is called.
+        title: name of the document for a reader.
         role: hit, neighbor, parent (merged from hits), passage or window (a made text of unknown parts).
         place: its position in the context, from 0; parts of one passage share it.
         text: its text, shortened.
@@ -33,7 +33,7 @@ class Block:
         start: its first character in the document, where known.
         end: its end there, exclusive.
         hops: links between it and its nearest hit.
-        score: score of the node that went out.
+        score: score of the node in the context.
         stopped_previous: why expansion ended on the side of the document's start, where it ended here.
         stopped_next: why expansion ended on the other side.
     """
@@ -54,10 +54,10 @@ class Block:
 
 
 def blocks_of(nodes: Sequence[NodeWithScore]) -> list[Block]:
-    """The blocks of a context, in the order in which a model reads them.
+    """Return the blocks of a context, in the order in which a model reads them.
 
     Args:
-        nodes: what a retriever or an augmenter gave.
+        nodes: the output of a retriever or an augmenter.
     """
     blocks: list[Block] = []
     for place, hit in enumerate(nodes):
@@ -123,5 +123,5 @@ def _title(node: BaseNode) -> str:
 
 
 def shorten(text: str, limit: int = MAX_CHARACTERS) -> str:
-    """The start and the end of a long text."""
+    """Return the start and the end of a long text."""
     return text if len(text) <= limit else f"{text[: limit * 2 // 3]} [...] {text[-limit // 3 :]}"

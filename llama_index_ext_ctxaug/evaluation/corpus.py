@@ -1,4 +1,4 @@
-"""A folder of texts as chunks, docstore and retriever, for trying augmenters before any code is written."""
+"""Read a folder of texts into chunks, a docstore and a retriever."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.extras import load_extra
 
 TEXT_FILES = frozenset({".txt", ".md", ".rst"})
 
@@ -24,10 +25,10 @@ class Corpus:
     """The texts of a folder.
 
     Attributes:
-        documents: the texts; a document's id is its path in the folder.
+        documents: the documents; the id of each is its path in the folder.
         nodes: their chunks, with ids such as "notes/a.txt#3", counted from 0.
-        docstore: both.
-        problems: a sentence for each file that cannot be read.
+        docstore: a store of both.
+        problems: a sentence for each file that could not be read.
     """
 
     documents: list[Document]
@@ -45,7 +46,7 @@ class Corpus:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Text by document name: path in the folder, and file name with and without its ending."""
+        """Text by document name: path in the folder, and file name with and without its suffix."""
         result: dict[str, str] = {}
         for document in self.documents:
             path = Path(document.id_)
@@ -55,15 +56,15 @@ class Corpus:
 
 
 def read_corpus(folder: str | Path, chunk_size: int = 256, chunk_overlap: int = 20) -> Corpus:
-    """Read the .txt, .md and .rst files of a folder and its subfolders, and cut them into chunks.
+    """Read the .txt, .md and .rst files of a folder and its subfolders, and split them into chunks.
 
     Args:
         folder: the folder.
-        chunk_size: most tokens of a chunk.
+        chunk_size: maximum tokens of a chunk.
         chunk_overlap: tokens that neighboring chunks share.
 
     Raises:
-        ConfigurationError: no folder, no text in it, or sizes that cannot work.
+        ConfigurationError: no folder, no text in it, or invalid sizes.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -96,7 +97,7 @@ def read_corpus(folder: str | Path, chunk_size: int = 256, chunk_overlap: int = 
 
 
 def _document(text: str, path: Path) -> Document:
-    """A document whose name goes along but is not part of the text."""
+    """Return a document whose name is kept out of the text that models read."""
     metadata = {"file_path": path.as_posix(), "file_name": path.name, "doc_id": path.stem}
     keys = list(metadata)
     return Document(
@@ -109,15 +110,15 @@ def _document(text: str, path: Path) -> Document:
 
 
 def make_retriever(corpus: Corpus, top_k: int, model: BaseEmbedding | None = None) -> BaseRetriever:
-    """BM25 over the chunks, or the nearest by an embedding model.
+    """Return a retriever over the chunks, by BM25 or an embedding model.
 
     Args:
-        corpus: the texts.
+        corpus: the corpus.
         top_k: hits to retrieve.
         model: the embedding model; None for BM25.
 
     Raises:
-        ConfigurationError: what BM25 needs is not installed.
+        ConfigurationError: the BM25 retriever is not installed.
     """
     top_k = min(top_k, len(corpus.nodes))
     if model is None:
@@ -126,33 +127,23 @@ def make_retriever(corpus: Corpus, top_k: int, model: BaseEmbedding | None = Non
 
 
 def _bm25(corpus: Corpus, top_k: int) -> BaseRetriever:
-    try:
-        from llama_index.retrievers.bm25 import BM25Retriever
-    except ImportError as error:
-        raise ConfigurationError(
-            "BM25 needs its retriever: pip install 'llama-index-ext-ctxaug[cli]'"
-        ) from error
+    bm25 = load_extra("llama_index.retrievers.bm25", "cli")
     logging.getLogger("bm25s").setLevel(logging.WARNING)
-    retriever: BaseRetriever = BM25Retriever.from_defaults(nodes=corpus.nodes, similarity_top_k=top_k)
+    retriever: BaseRetriever = bm25.BM25Retriever.from_defaults(nodes=corpus.nodes, similarity_top_k=top_k)
     return retriever
 
 
 def load_model(path: str | Path) -> BaseEmbedding:
-    """The sentence-transformers model in a folder; nothing is downloaded.
+    """Load the sentence-transformers model in a folder; nothing is downloaded.
 
     Args:
         path: the folder.
 
     Raises:
-        ConfigurationError: no folder, or what reads it is not installed.
+        ConfigurationError: no folder, or the embedding integration is not installed.
     """
     if not Path(path).is_dir():
         raise ConfigurationError(f"{str(path)!r} is not the folder of a sentence-transformers model")
-    try:
-        from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-    except ImportError as error:
-        raise ConfigurationError(
-            "a model needs its reader: pip install 'llama-index-ext-ctxaug[huggingface]'"
-        ) from error
-    model: BaseEmbedding = HuggingFaceEmbedding(model_name=str(path))
+    huggingface = load_extra("llama_index.embeddings.huggingface", "huggingface")
+    model: BaseEmbedding = huggingface.HuggingFaceEmbedding(model_name=str(path))
     return model

@@ -1,8 +1,7 @@
-"""Text of documents made harmless for where it is shown: a page, a terminal, Markdown, a table cell."""
+"""Make text of documents harmless in a page, a terminal, Markdown or a spreadsheet."""
 
 from __future__ import annotations
 
-import html
 import re
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -11,30 +10,30 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#&~])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def for_html(text: str) -> str:
-    """Text for an element or a quoted attribute; control characters become a visible sign."""
-    return html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), quote=True)
+def without_controls(value: object) -> object:
+    """Replace control characters and unpaired surrogates by a visible sign; leave other types alone."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
 
 
 def for_terminal(text: str, limit: int = 200) -> str:
-    """Text on one line, without what moves the cursor, changes colors or turns the reading direction."""
+    """Return one line without cursor movement, colors or changes of the reading direction.
+
+    Args:
+        text: the text.
+        limit: maximum characters.
+    """
     line = _LINE.sub(" ", text[: 10 * limit]).strip()
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def for_markdown(text: str) -> str:
-    """Text for a cell of a Markdown table."""
+    """Return text for a cell of a Markdown table."""
     return _MARKDOWN.sub(r"\\\1", for_terminal(text))
 
 
-def for_storage(value: object) -> object:
-    """A value for a file of typed columns: text without control characters and halves of characters."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
-
-
 def for_cell(value: object) -> object:
-    """A value for a table: text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return a value for a spreadsheet; an apostrophe keeps text from being run as a formula."""
     if not isinstance(value, str):
         return value
-    text = for_storage(value)
+    text = without_controls(value)
     return f"'{text}" if value.lstrip(" ").startswith(_FORMULA) else text

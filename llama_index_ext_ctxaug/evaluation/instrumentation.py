@@ -1,4 +1,4 @@
-"""Counting docstore reads and LLM calls of one call among many that run side by side."""
+"""Count docstore reads and LLM calls of one run among concurrent ones."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _BUDGET_LOGGER = "llama_index_ext_ctxaug.budget.tokenizer"
 
 @dataclass
 class Tally:
-    """What was counted.
+    """Counts of one run.
 
     Attributes:
-        reads: keys read from docstores; None while no augmenter has reported.
-        predictions: calls of an LLM by `predict`, each of which may make a call of the next kind.
+        reads: keys read from docstores; None until an augmenter has reported.
+        predictions: LLM calls by `predict`, each of which may cause a completion or chat.
         completions: completions and chats.
     """
 
@@ -40,7 +40,7 @@ class Tally:
 
     @property
     def llm_calls(self) -> int:
-        """Calls of a language model: not every LLM class reports its completions."""
+        """LLM calls; not every LLM class reports its completions."""
         return max(self.predictions, self.completions)
 
 
@@ -49,13 +49,13 @@ def _new_variable() -> ContextVar[Tally | None]:
 
 
 class Counter(BaseEventHandler):
-    """Adds up the events of the call in whose context they are sent."""
+    """Event handler that counts the events of the current context."""
 
     _current: ContextVar[Tally | None] = PrivateAttr(default_factory=_new_variable)
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the handler."""
+        """Return the name of the handler."""
         return cls.__name__
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
@@ -71,12 +71,12 @@ class Counter(BaseEventHandler):
             tally.completions += 1
 
     def _is_outside(self, record: logging.LogRecord) -> bool:
-        """Whether a warning is not of a run that is measured: there a budget leaves out hits on purpose."""
+        """Return True outside a measured run; within one a budget leaves out hits on purpose."""
         return self._current.get() is None
 
     @contextmanager
     def count(self) -> Iterator[Tally]:
-        """Count what happens inside, in tasks and threads that are started there as well."""
+        """Count the events inside the block, those of tasks and threads started there included."""
         tally = Tally()
         token = self._current.set(tally)
         try:
@@ -87,7 +87,7 @@ class Counter(BaseEventHandler):
     @classmethod
     @contextmanager
     def listening(cls) -> Iterator[Counter]:
-        """A counter that gets LlamaIndex's events until the block ends."""
+        """Register a counter on LlamaIndex's dispatcher until the block ends."""
         counter, dispatcher = cls(), get_dispatcher()
         dispatcher.add_event_handler(counter)
         budget_logger = logging.getLogger(_BUDGET_LOGGER)

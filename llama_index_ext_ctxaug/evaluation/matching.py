@@ -1,4 +1,4 @@
-"""Which words of one text stand in another: runs of words, so that a common word alone is no match."""
+"""Match words of two texts in runs, so that a common word alone is no match."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import re
 from collections.abc import Sequence
 
 RUN = 6
-"""Words that must follow one another in both texts to count; a shorter text must be there whole."""
+"""Length of a run that counts, in words; a shorter text must be found whole."""
 
 _NO_SPACES = r"\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(rf"[{_NO_SPACES}]|[^\W{_NO_SPACES}]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, each character of a script without spaces as one; case does not count."""
+    """Return the casefolded words of a text; in scripts without spaces each character is one."""
     return _WORD.findall(text.casefold())
 
 
 def found(wanted: Sequence[str], text: Sequence[str]) -> int:
-    """How many words of `wanted` stand in the text as part of a run of `RUN` words.
+    """Count the words of `wanted` that the text holds as part of a run of `RUN` words.
 
     Args:
-        wanted: words of the text that is looked for.
-        text: words of the text that is looked into.
-
-    Returns:
-        A number of words, each counted once however often the text repeats it.
+        wanted: words to look for; each counts once, however often the text repeats it.
+        text: words to look in.
     """
     size = min(RUN, len(wanted))
     if size == 0:
@@ -40,7 +37,7 @@ def found(wanted: Sequence[str], text: Sequence[str]) -> int:
 
 
 def repeated(text: Sequence[str]) -> int:
-    """How many words of a text belong to a run of `RUN` words that stood in it before."""
+    """Count the words of a text that belong to a run of `RUN` words it held before."""
     seen: dict[tuple[str, ...], int] = {}
     count = reached = 0
     for start in range(len(text) - RUN + 1):

@@ -1,4 +1,4 @@
-"""What is measured of a context: small classes, each with one number for one question."""
+"""Metrics of a context: small classes, each with one number for one question."""
 
 from __future__ import annotations
 
@@ -27,49 +27,49 @@ from llama_index_ext_ctxaug.evaluation.ranking import (
 class EvidenceRecall(Metric):
     """Share of the evidence's words that the context holds.
 
-    Measured on the text that goes out, whichever nodes it comes from, so that a right neighbor counts as
-    right. A word counts where it stands in a run of six words that both texts have.
+    Measured on the text, whichever nodes it comes from, so that a useful neighbor counts. A word counts if it
+    is part of a run of six words that both texts have.
     """
 
     name, quality = "evidence_recall", True
 
     def score(self, outcome: Outcome) -> float | None:
-        """Words found of all words of the evidence."""
+        """Return the words found divided by all words of the evidence."""
         total = sum(count for _, count in outcome.covered)
         return sum(hit for hit, _ in outcome.covered) / total if total else None
 
 
 class EvidencePrecision(Metric):
-    """Share of the context's words that are evidence, each word of it counted once."""
+    """Share of the context's words that are evidence, each word of the evidence counted once."""
 
     name = "evidence_precision"
 
     def score(self, outcome: Outcome) -> float | None:
-        """Words of the evidence that were found, of all words of the context."""
+        """Return the words of the evidence found divided by all words of the context."""
         if not outcome.covered:
             return None
         return sum(hit for hit, _ in outcome.covered) / len(outcome.words) if outcome.words else 0.0
 
 
 class EvidenceWhole(Metric):
-    """1 where the context holds all the evidence to the last word, else 0."""
+    """1 if the context holds every word of the evidence, else 0."""
 
     name = "evidence_whole"
 
     def score(self, outcome: Outcome) -> float | None:
-        """1.0 or 0.0."""
+        """Return 1.0 or 0.0, or None if the question has nothing to look for."""
         if not outcome.covered:
             return None
         return float(all(hit == count for hit, count in outcome.covered))
 
 
 class AnswerFound(Metric):
-    """1 where one of the expected answers stands in the context, word for word, else 0."""
+    """1 if the context holds one of the expected answers word for word, else 0."""
 
     name, quality = "answer_found", True
 
     def score(self, outcome: Outcome) -> float | None:
-        """1.0 or 0.0."""
+        """Return 1.0 or 0.0, or None if the question has nothing to look for."""
         answers = [f" {' '.join(words(answer))} " for answer in outcome.question.answers]
         answers = [answer for answer in answers if answer.strip()]
         text = f" {' '.join(outcome.words)} "
@@ -77,22 +77,22 @@ class AnswerFound(Metric):
 
 
 class Repeated(Metric):
-    """Share of the context's words that stood in it before, in a run of six words."""
+    """Share of the context's words that repeat an earlier run of six words."""
 
     name, larger_is_better = "repeated", False
 
     def score(self, outcome: Outcome) -> float | None:
-        """Repeated words of all words."""
+        """Return the repeated words divided by all words."""
         return repeated(outcome.words) / len(outcome.words) if outcome.words else 0.0
 
 
 class Tokens(Metric):
-    """Tokens that the model gets to read, metadata and separators included."""
+    """Tokens of the context, metadata and separators included."""
 
     name, larger_is_better = "tokens", False
 
     def score(self, outcome: Outcome) -> float | None:
-        """A number of tokens."""
+        """Return the number of tokens."""
         return outcome.tokens
 
 
@@ -102,7 +102,7 @@ class Reads(Metric):
     name, larger_is_better = "reads", False
 
     def score(self, outcome: Outcome) -> float | None:
-        """A number of keys."""
+        """Return the number of keys."""
         return outcome.reads
 
 
@@ -112,7 +112,7 @@ class LLMCalls(Metric):
     name, larger_is_better = "llm_calls", False
 
     def score(self, outcome: Outcome) -> float | None:
-        """A number of calls."""
+        """Return the number of calls."""
         return outcome.llm_calls
 
 
@@ -122,17 +122,17 @@ class Seconds(Metric):
     name, larger_is_better = "seconds", False
 
     def score(self, outcome: Outcome) -> float | None:
-        """Seconds."""
+        """Return the seconds."""
         return outcome.seconds
 
 
 class JudgeMetric(Metric):
-    """What one of LlamaIndex's evaluators says of the answer that a model gives from the context.
+    """The score that a LlamaIndex evaluator gives the answer to a question from the context.
 
     Args:
         name: its column in the report.
         evaluator: the judge.
-        llm: the model that answers; it is asked once for each context, whatever the number of judges.
+        llm: the model that answers; it is asked once for each context, for all judges together.
     """
 
     def __init__(self, name: str, evaluator: BaseEvaluator, llm: LLM) -> None:
@@ -141,11 +141,11 @@ class JudgeMetric(Metric):
         self.llm = llm
 
     def score(self, outcome: Outcome) -> float | None:
-        """Not to be had: a judge is asked in `ascore` only."""
+        """Raise an error: a judge is asked by `ascore` only."""
         raise NotImplementedError(f"{self.name} is measured with `await metric.ascore(outcome)`")
 
     async def ascore(self, outcome: Outcome) -> float | None:
-        """The judge's score."""
+        """Return the judge's score."""
         result = await self.evaluator.aevaluate(
             query=outcome.question.text,
             response=await self._answer(outcome),
@@ -166,7 +166,7 @@ class JudgeMetric(Metric):
 
 
 def judges(llm: LLM) -> list[Metric]:
-    """LlamaIndex's Faithfulness and Relevancy evaluators as metrics."""
+    """Return LlamaIndex's Faithfulness and Relevancy evaluators as metrics."""
     return [
         JudgeMetric("faithfulness", FaithfulnessEvaluator(llm=llm), llm),
         JudgeMetric("relevancy", RelevancyEvaluator(llm=llm), llm),
@@ -174,7 +174,7 @@ def judges(llm: LLM) -> list[Metric]:
 
 
 def default_metrics(questions: Sequence[Question], llm: LLM | None = None) -> list[Metric]:
-    """What can be measured by what the questions say, and what every context costs.
+    """Return the metrics that the questions have something to measure by, and the costs.
 
     Args:
         questions: the questions.
@@ -193,10 +193,10 @@ def default_metrics(questions: Sequence[Question], llm: LLM | None = None) -> li
 
 
 def check_metrics(metrics: Sequence[Any]) -> list[Metric]:
-    """Metrics with distinct names; a function becomes a metric under its own name.
+    """Return metrics with distinct names; a function becomes a metric under its own name.
 
     Raises:
-        ConfigurationError: something is no metric, or two have one name.
+        ConfigurationError: an item is not a metric, or two share a name.
     """
     result: list[Metric] = []
     for metric in metrics:

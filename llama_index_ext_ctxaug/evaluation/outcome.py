@@ -1,4 +1,4 @@
-"""What one system gave for one question, and what a metric is."""
+"""The outcome of one system at one question, and the base class of metrics."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _DOCUMENT_KEYS = ("file_path", "file_name", "file", "doc_id", "source")
 
 @dataclass
 class Outcome:
-    """What one system gave for one question.
+    """The context that one system built for one question.
 
     Attributes:
         question: the question.
-        hits: what the retriever returned.
-        nodes: what goes to the model, in its order.
-        tokens: tokens of the text that goes to the model.
+        hits: the hits that the system got.
+        nodes: the context, in the order in which the model reads it.
+        tokens: tokens of the context.
         seconds: time of the postprocessors, without the retrieval.
-        reads: keys read from the docstore; None where the system does not say.
+        reads: keys read from the docstore; None if the system does not report it.
         llm_calls: calls of a language model.
-        answers: answers that a model gave from this context, by the model, so that it is asked once.
+        answers: answers given from this context, by the id of the model object, so that each is asked once.
     """
 
     question: Question
@@ -42,16 +42,16 @@ class Outcome:
 
     @cached_property
     def node_ids(self) -> list[str]:
-        """Ids of the chunks whose text goes to the model, each once: those in a passage or parent too."""
+        """Ids of the chunks in the context, each once, those in a passage or parent included."""
         return list(dict.fromkeys(id_ for hit in self.nodes for id_ in _chunk_ids(hit.node)))
 
     @cached_property
     def words(self) -> list[str]:
-        """Words of the text that goes to the model, without metadata."""
+        """Words of the context, without metadata."""
         return [word for part in self._parts for word in part]
 
     def words_of(self, evidence: Evidence) -> list[str]:
-        """Words of those nodes that may hold the evidence: of its document, or of an unknown one."""
+        """Return the words of the nodes of the evidence's document, or of an unknown one."""
         if evidence.document is None:
             return self.words
         pairs = zip(self.nodes, self._parts, strict=True)
@@ -59,7 +59,7 @@ class Outcome:
 
     @cached_property
     def covered(self) -> list[tuple[int, int]]:
-        """For each piece of evidence, words of it in the context, and all its words."""
+        """For each piece of evidence, the number of its words in the context and in all."""
         pieces = [(piece, words(piece.text)) for piece in self.question.evidence]
         return [(found(wanted, self.words_of(piece)), len(wanted)) for piece, wanted in pieces if wanted]
 
@@ -84,12 +84,12 @@ def _may_be_of(node: BaseNode, document: str) -> bool:
 
 
 class Metric(ABC):
-    """One number for one question and one system; subclass it for a metric of your own.
+    """One number for one question and one system; subclass it for your own metric.
 
     Attributes:
         name: its column in the report.
-        larger_is_better: None for what is neither good nor bad by itself.
-        quality: whether the choice of the best system may go by it where no metric is named.
+        larger_is_better: None for a number that is neither good nor bad by itself.
+        quality: True if the choice of the best system goes by it when no metric is named.
     """
 
     name: str
@@ -98,20 +98,20 @@ class Metric(ABC):
 
     @abstractmethod
     def score(self, outcome: Outcome) -> float | None:
-        """The number, or None where the question says nothing to measure it by."""
+        """Return the number, or None if the question has nothing to measure it by."""
 
     async def ascore(self, outcome: Outcome) -> float | None:
-        """The number; override it where measuring waits for something."""
+        """Return the number; override it if measuring waits for something."""
         return self.score(outcome)
 
 
 class FunctionMetric(Metric):
-    """A metric of a function.
+    """A metric made of a function.
 
     Args:
         name: its column in the report.
-        function: gives the number, or None where there is nothing to measure.
-        larger_is_better: whether more is better.
+        function: returns the number, or None if there is nothing to measure.
+        larger_is_better: True if more is better.
     """
 
     def __init__(
@@ -122,5 +122,5 @@ class FunctionMetric(Metric):
         self.larger_is_better = larger_is_better
 
     def score(self, outcome: Outcome) -> float | None:
-        """What the function gives."""
+        """Return the function's number."""
         return self.function(outcome)

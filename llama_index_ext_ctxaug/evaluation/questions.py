@@ -1,4 +1,4 @@
-"""Questions with what a good context holds for them, read from JSONL, CSV or AutoRAG's qa.parquet."""
+"""Questions with what a good context holds, read from JSONL, CSV or AutoRAG's qa.parquet."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.extras import load_extra
 
 _NAMES = {
     "id": ("id", "qid", "question_id"),
@@ -24,13 +25,13 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A piece of a document that answers a question.
+    """A span of a document that answers a question.
 
     Attributes:
-        text: the piece.
-        document: id, file name or path of its document; None where any document may hold it.
-        start: its first character in the document, where that is known.
-        end: its end there, exclusive.
+        text: the text of the span.
+        document: id, file name or path of its document; None if any document may hold it.
+        start: first character in the document; None if unknown.
+        end: end in the document, exclusive; None if unknown.
     """
 
     text: str
@@ -41,15 +42,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and what tells whether a context is good for it; each of the latter may be empty.
+    """A question with what a good context holds for it; all but id and text may be empty.
 
     Attributes:
-        id: its name; unique among the questions.
-        text: what is asked.
+        id: its id, unique among the questions.
+        text: its wording.
         expected_ids: groups of node ids: one node of each group is wanted (AutoRAG's `retrieval_gt`).
-        evidence: pieces of documents that the context should hold.
-        answers: texts, any of which counts as the answer.
-        line: line of the file that it was read from.
+        evidence: spans of documents that the context should hold.
+        answers: accepted answers, any of which counts.
+        line: line of the file it was read from.
     """
 
     id: str
@@ -68,19 +69,18 @@ def load_questions(
 ) -> list[Question]:
     """Read a file of questions.
 
-    JSONL and CSV have the fields `question`, and where known `id`, `expected_ids` (node ids, or groups of
-    them), `evidence` (texts, or objects with `text` or `start` and `end`, and `document`), `answers`;
-    AutoRAG's names `qid`, `query`, `retrieval_gt` and `generation_gt` are understood too. In a CSV a field
+    JSONL and CSV have the field `question`, and optionally `id`, `expected_ids` (node ids, or groups of
+    them), `evidence` (texts, or objects with `text` or `start` and `end`, and `document`) and `answers`.
+    AutoRAG's names `qid`, `query`, `retrieval_gt` and `generation_gt` are accepted too. In a CSV a field
     with several values is a JSON list.
 
     Args:
-        path: a file that ends in .jsonl, .csv or .parquet (which needs the extra `eval`).
-        documents: texts by document name, from which evidence given by `start` and `end` alone is cut.
-        problems: gets a sentence for each line that cannot be used, and the rest goes on; without it the
-            first of them is raised.
+        path: a .jsonl, .csv or .parquet file (parquet needs the extra `eval`).
+        documents: texts by document name, for evidence that is given by `start` and `end` alone.
+        problems: receives a sentence for each line that is skipped; None to raise at the first.
 
     Raises:
-        ConfigurationError: a line cannot be used, or no question is left; the message names file and line.
+        ConfigurationError: an invalid line, or no question is left; the message names file and line.
     """
     path = Path(path)
     questions: list[Question] = []
@@ -99,9 +99,7 @@ def load_questions(
         questions.append(question)
     if not questions:
         more = f" The first problem: {problems[0]}" if problems else ""
-        raise ConfigurationError(
-            f"{str(path)!r} holds no question that can be used; it needs one a line.{more}"
-        )
+        raise ConfigurationError(f"{str(path)!r} has no valid question; it needs one a line.{more}")
     return questions
 
 
@@ -111,7 +109,7 @@ def check_questions(
     documents: Collection[str] | None = None,
     node_ids: Collection[str] | None = None,
 ) -> list[str]:
-    """What the questions expect that is not there, a sentence for each question concerned.
+    """Return a sentence for each question that expects a document or node that does not exist.
 
     Args:
         questions: the questions.
@@ -156,7 +154,7 @@ def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
             try:
                 record = json.loads(raw.decode("utf-8-sig"))
             except ValueError as error:
-                yield line, ConfigurationError(f"is no JSON in UTF-8 ({error})")
+                yield line, ConfigurationError(f"is not JSON in UTF-8 ({error})")
                 continue
             if isinstance(record, dict):
                 yield line, record
@@ -174,12 +172,7 @@ def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ConfigurationError(
-            "reading .parquet needs pyarrow: pip install 'llama-index-ext-ctxaug[eval]'"
-        ) from error
+    parquet = load_extra("pyarrow.parquet", "eval")
     try:
         file = parquet.ParquetFile(path)
         line = 0
@@ -188,12 +181,12 @@ def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
                 line += 1
                 yield line, record
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{str(path)!r} is no parquet file ({error})") from error
+        raise ConfigurationError(f"{str(path)!r} is not a parquet file ({error})") from error
 
 
 def _refuse_known(id_: str, seen: Mapping[str, int]) -> None:
     if id_ in seen:
-        raise ConfigurationError(f"the id {id_!r} is that of line {seen[id_]} too; make it another one")
+        raise ConfigurationError(f"the id {id_!r} is that of line {seen[id_]} too; ids must differ")
 
 
 def _question(record: Mapping[str, Any] | Exception, line: int, documents: Mapping[str, str]) -> Question:
@@ -223,7 +216,7 @@ def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _items(value: Any) -> list[Any]:
-    """A field's values: a list, a JSON list in a text, or one value."""
+    """Return the values of a field: a list, a JSON list in a text, or one value."""
     if value is None:
         return []
     if isinstance(value, str):

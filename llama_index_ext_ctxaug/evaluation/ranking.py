@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.extras import load_extra
 from llama_index_ext_ctxaug.evaluation.outcome import Metric, Outcome
 
 
 class IdMetric(Metric):
     """A rank metric on node ids, by ir-measures (extra `eval`).
 
-    One node of each group of `expected_ids` is wanted, as in AutoRAG: the first of a group in the result
-    stands for the group, further ones of it are left out of the ranking. A node of several groups stands
-    for each of them; apart from that every node counts once.
+    One node of each group of `expected_ids` is wanted, as in AutoRAG: the first of a group in the context
+    represents the group, and further ones are left out of the ranking. A node of several groups represents
+    each of them; apart from that every node counts once.
     """
 
     measure: ClassVar[str]
 
     def score(self, outcome: Outcome) -> float | None:
-        """The measure over the ranking of groups."""
+        """Return the measure over the ranking of groups."""
         groups = outcome.question.expected_ids
         if not groups:
             return None
@@ -29,7 +29,7 @@ class IdMetric(Metric):
 
 
 class RetrievalRecall(IdMetric):
-    """Share of the groups of which a node is in the context."""
+    """Share of the groups that have a node in the context."""
 
     name, measure, quality = "retrieval_recall", "R", True
 
@@ -53,12 +53,12 @@ class RetrievalMAP(IdMetric):
 
 
 class RetrievalPrecision(Metric):
-    """Share of the context's nodes that are expected; it punishes a neighbor that completes a hit."""
+    """Share of the context's nodes that are expected; a neighbor that completes a hit lowers it."""
 
     name = "retrieval_precision"
 
     def score(self, outcome: Outcome) -> float | None:
-        """Precision over the distinct node ids."""
+        """Return the precision over the distinct node ids."""
         expected = [id_ for group in outcome.question.expected_ids for id_ in group]
         return _measure("P", outcome.node_ids, expected) if expected else None
 
@@ -69,7 +69,7 @@ class RetrievalF1(Metric):
     name = "retrieval_f1"
 
     def score(self, outcome: Outcome) -> float | None:
-        """The harmonic mean, 0 where both are 0."""
+        """Return the harmonic mean, 0 if both are 0."""
         recall, precision = RetrievalRecall().score(outcome), RetrievalPrecision().score(outcome)
         if recall is None or precision is None:
             return None
@@ -89,14 +89,9 @@ def _group_ranking(ids: Sequence[str], groups: Sequence[Sequence[str]]) -> list[
 
 
 def _measure(name: str, ranking: Sequence[str], relevant: Sequence[str]) -> float:
-    try:
-        import ir_measures
-    except ImportError as error:
-        raise ConfigurationError(
-            "metrics on node ids need ir-measures: pip install 'llama-index-ext-ctxaug[eval]'"
-        ) from error
     if not ranking:
         return 0.0
+    ir_measures = load_extra("ir_measures", "eval")
     measure = getattr(ir_measures, name)
     if name in ("R", "P"):
         measure = measure @ len(ranking)

@@ -1,41 +1,44 @@
-"""What a comparison found: tables, the choice of the best system, a page."""
+"""The report of a comparison: tables, the choice of the best system, a page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation import tables
-from llama_index_ext_ctxaug.evaluation.choice import Candidate, Choice, Strategy, choose
+from llama_index_ext_ctxaug.evaluation.choice import Candidate, Choice, Strategy, choose, paired_differences
 from llama_index_ext_ctxaug.evaluation.escaping import for_markdown, for_terminal
 from llama_index_ext_ctxaug.evaluation.outcome import Metric
+from llama_index_ext_ctxaug.evaluation.page import in_notebook, render
+from llama_index_ext_ctxaug.evaluation.report_page import gains_of, page_values
 from llama_index_ext_ctxaug.evaluation.rows import Row
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE, System
 
 PREFIX = "passage_augmenter_"
-"""Before the name of a metric of the augmented context; the plain name is that of the hits, as in AutoRAG."""
+"""Prefix of a metric of the augmented context; the plain name is that of the hits, as in AutoRAG."""
+
+_TITLE = "Comparison of augmenters"
+_SHOWN_PROBLEMS = 5
 
 
 class Report:
-    """What a comparison found.
+    """The result of a comparison.
 
     Args:
         rows: a row for each question, system and budget.
-        systems: what was compared, the baseline first.
-        metrics: what was measured.
-        problems: a sentence for each thing that failed or was not there.
+        systems: the systems, the baseline first.
+        metrics: the metrics.
+        problems: a sentence for each thing that failed or was missing.
 
     Attributes:
         rows: as given.
         systems: as given.
         metrics: as given.
         problems: as given.
-        choice: the best system; `choose` makes another one by other rules.
 
     Example:
         ```python
@@ -62,12 +65,12 @@ class Report:
 
     @cached_property
     def budgets(self) -> list[int | None]:
-        """The numbers of tokens, None (no limit) first."""
+        """The budgets in tokens, None (no limit) first."""
         return sorted({row.budget for row in self.rows}, key=lambda budget: budget or 0)
 
     @property
     def choice(self) -> Choice:
-        """The best system by the rules that were last given to `choose`, or by its defaults."""
+        """The best system by the last arguments of `choose`, or by its defaults."""
         return self._choice or self.choose()
 
     @property
@@ -90,21 +93,21 @@ class Report:
         speed_threshold: float | None = None,
         token_threshold: float | None = None,
     ) -> Choice:
-        """Choose the best system; the report, `best` and the page go by it from then on.
+        """Choose the best system; `best`, the tables and the page go by it from then on.
 
         Args:
             metrics: names of the metrics to go by; None for recall of evidence, answers or ids, whichever
                 were measured.
-            budget: the number of tokens at which the systems are compared; None for no limit.
+            budget: tokens at which the systems are compared; None for no limit.
             strategy: how several metrics become one mark, see `mark`.
-            speed_threshold: most seconds for a question; where no system is within, all stay.
-            token_threshold: most tokens of a context; the same.
+            speed_threshold: maximum seconds for a question; if no system is within, all stay.
+            token_threshold: maximum tokens of a context; if no system is within, all stay.
 
         Raises:
             ConfigurationError: an unknown metric or budget, or no system has a score.
         """
         names = list(metrics) if metrics is not None else self._default_metrics()
-        known = {metric.name: metric for metric in self.metrics}
+        known = {metric.name for metric in self.metrics}
         unknown = [name for name in names if name not in known]
         if unknown or not names:
             raise ConfigurationError(
@@ -112,11 +115,8 @@ class Report:
             )
         if budget not in self.budgets:
             raise ConfigurationError(f"choose: budget {budget!r} was not run; run were {self.budgets!r}")
-        candidates = [
-            self._candidate(system, budget, [known[name] for name in names]) for system in self.systems
-        ]
         self._choice = choose(
-            candidates,
+            [self._candidate(system.name, budget, names) for system in self.systems],
             BASELINE,
             strategy=strategy,
             speed_threshold=speed_threshold,
@@ -126,36 +126,34 @@ class Report:
         return self._choice
 
     def summary(self) -> list[dict[str, object]]:
-        """A record for each system and budget: the mean of each metric over the questions that have it."""
-        winner, budget = self._winner()
-        records: list[dict[str, object]] = []
-        for limit in self.budgets:
-            for system in self.systems:
-                rows = self._rows_of(system.name, limit)
-                means = {metric.name: mean(rows, metric.name) for metric in self.metrics}
-                records.append(
-                    {
-                        "system": system.name,
-                        "budget": limit,
-                        "is_best": (system.name, limit) == (winner, budget),
-                        "questions": len(rows),
-                        "failed": sum(bool(row.errors) for row in rows),
-                        **means,
-                        "settings": system.settings,
-                    }
-                )
-        return records
+        """Return the mean of each metric over the questions that have it, for each system and budget."""
+        choice, _ = self._choice_or_error()
+        best = (choice.winner, self._choice_budget) if choice else None
+        return [
+            {
+                "system": system.name,
+                "budget": budget,
+                "is_best": (system.name, budget) == best,
+                "questions": len(rows),
+                "failed": sum(bool(row.errors) for row in rows),
+                **{metric.name: _mean(rows, metric.name) for metric in self.metrics},
+                "settings": system.settings,
+            }
+            for budget in self.budgets
+            for system in self.systems
+            for rows in [self._rows_of(system.name, budget)]
+        ]
 
     def questions(self) -> list[dict[str, object]]:
-        """A record for each question, system and budget.
+        """Return a record for each question, system and budget.
 
         A metric's plain name is its score for the hits alone (the pass-through within the same budget),
-        with `PREFIX` it is that of the system's context.
+        with `PREFIX` it is the score of the system's context.
         """
         before: dict[tuple[str, int | None], Mapping[str, object]] = {
             (row.question_id, row.budget): row.scores for row in self.rows if row.system == BASELINE
         }
-        records: list[dict[str, object]] = [
+        return [
             {
                 "question_id": row.question_id,
                 "question": row.question,
@@ -167,39 +165,45 @@ class Report:
             }
             for row in self.rows
         ]
-        return records
 
     def differences(self, system: str) -> dict[str, float]:
-        """By question, how much better than the baseline a system is, over the metrics of the choice."""
-        one = self._candidate_named(system)
-        other = self._candidate_named(BASELINE)
-        result: dict[str, list[float]] = {}
-        for metric, scores in one.scores.items():
-            for id_, value in scores.items():
-                if id_ in other.scores[metric]:
-                    result.setdefault(id_, []).append(value - other.scores[metric][id_])
-        return {id_: sum(values) / len(values) for id_, values in sorted(result.items())}
+        """Return how much better than the baseline a system is at each question, by the choice's metrics."""
+        budget, names = self._choice_budget, self.choice_metrics
+        return paired_differences(
+            self._candidate(system, budget, names), self._candidate(BASELINE, budget, names)
+        )
 
     def to_markdown(self) -> str:
-        """The summary, the choice and the problems as Markdown."""
+        """Return the summary, the choice and the problems as Markdown."""
         records = self.summary()
-        parts = ["# Comparison of augmenters", tables.to_markdown(records, self.columns(records, "settings"))]
-        parts += ["## Choice", *(f"- {for_markdown(reason)}" for reason in self._reasons())]
+        parts = [f"# {_TITLE}", tables.to_markdown(records, self._columns(records, "settings"))]
+        parts.append("## Choice\n\n" + _list(self._reasons()))
         if self.problems:
-            parts += ["## Problems", *(f"- {for_markdown(problem)}" for problem in self.problems)]
-        return "\n\n".join(parts).replace("\n\n- ", "\n- ") + "\n"
+            parts.append("## Problems\n\n" + _list(self.problems))
+        return "\n\n".join(parts) + "\n"
 
     def to_html(self) -> str:
-        """One self-contained page: table, charts, wins and losses, the context map of each question."""
-        from llama_index_ext_ctxaug.evaluation.page import report_page
-
-        return report_page(self)
+        """Return one self-contained page: table, charts, gains, and a context map for each question."""
+        records = self.summary()
+        choice, error = self._choice_or_error()
+        return render(
+            "report.html",
+            title=_TITLE,
+            no_choice=error,
+            records=records,
+            columns=self._columns(records, "settings"),
+            gains=[gains_of(name, self.differences(name)) for name in choice.against_baseline]
+            if choice
+            else [],
+            problems=self.problems,
+            **page_values(self.rows, records, self.choice_metrics, choice),
+        )
 
     def save(self, folder: str | Path) -> Path:
-        """Write report.html, report.md, and summary and questions as .csv and, with pyarrow, .parquet.
+        """Write report.html, report.md, and summary and questions as .csv and .parquet.
 
         Args:
-            folder: where to; it is made where it is not there.
+            folder: where to write; it is made if absent.
 
         Returns:
             The path of the page.
@@ -216,43 +220,35 @@ class Report:
 
     def __str__(self) -> str:
         records = self.summary()
-        lines = [tables.to_terminal(records, self.columns(records)), "", *self._reasons()]
+        lines = [tables.to_terminal(records, self._columns(records)), "", *self._reasons()]
         if self.problems:
-            shown = [for_terminal(problem) for problem in self.problems[:5]]
-            more = len(self.problems) - len(shown)
-            lines += [
-                "",
-                f"Problems ({len(self.problems)}):",
-                *shown,
-                *([f"... and {more} more"] if more else []),
-            ]
+            lines += ["", f"Problems ({len(self.problems)}):"]
+            lines += [for_terminal(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+        if len(self.problems) > _SHOWN_PROBLEMS:
+            lines.append(f"... and {len(self.problems) - _SHOWN_PROBLEMS} more")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from llama_index_ext_ctxaug.evaluation.page import in_notebook
-
         return in_notebook(self.to_html())
 
-    def _reasons(self) -> list[str]:
+    def _choice_or_error(self) -> tuple[Choice | None, str]:
         try:
-            return [for_terminal(reason, 400) for reason in self.choice.reasons]
+            return self.choice, ""
         except ConfigurationError as error:
-            return [f"No choice: {error}"]
+            return None, f"No choice: {error}"
 
-    def _winner(self) -> tuple[str | None, int | None]:
-        try:
-            return self.choice.winner, self._choice_budget
-        except ConfigurationError:
-            return None, None
+    def _reasons(self) -> list[str]:
+        choice, error = self._choice_or_error()
+        return [for_terminal(reason, 400) for reason in choice.reasons] if choice else [error]
 
-    def columns(self, records: Sequence[dict[str, object]], *more: str) -> list[str]:
-        """The columns of the summary that say something, for a reader."""
+    def _columns(self, records: tables.Records, *more: str) -> list[str]:
+        """Return the columns of the summary that a reader needs."""
         columns = ["system", "budget", "is_best", "questions"]
         if any(record["failed"] for record in records):
             columns.append("failed")
         if self.budgets == [None]:
             columns.remove("budget")
-        return [*columns, *(m.name for m in self.metrics if _says_something(m, records)), *more]
+        return [*columns, *(m.name for m in self.metrics if _is_informative(m, records)), *more]
 
     def _default_metrics(self) -> list[str]:
         scored = {name for row in self.rows for name, value in row.scores.items() if value is not None}
@@ -262,33 +258,30 @@ class Report:
     def _rows_of(self, system: str, budget: int | None) -> list[Row]:
         return [row for row in self.rows if row.system == system and row.budget == budget]
 
-    def _candidate_named(self, name: str) -> Candidate:
-        names = self.choice_metrics
-        metrics = [metric for metric in self.metrics if metric.name in names]
-        system = next(system for system in self.systems if system.name == name)
-        return self._candidate(system, self._choice_budget, metrics)
-
-    def _candidate(self, system: System, budget: int | None, metrics: Sequence[Metric]) -> Candidate:
-        rows = self._rows_of(system.name, budget)
+    def _candidate(self, system: str, budget: int | None, metrics: Sequence[str]) -> Candidate:
+        rows = self._rows_of(system, budget)
         scores = {
             metric.name: {
                 row.question_id: -value if metric.larger_is_better is False else value
                 for row in rows
                 if (value := row.scores[metric.name]) is not None
             }
-            for metric in metrics
+            for metric in self.metrics
+            if metric.name in metrics
         }
-        cost: dict[str, Any] = {name: mean(rows, name) or 0.0 for name in ("tokens", "seconds")}
-        return Candidate(system.name, scores, **cost)
+        return Candidate(system, scores, _mean(rows, "tokens") or 0.0, _mean(rows, "seconds") or 0.0)
 
 
-def _says_something(metric: Metric, records: Sequence[Mapping[str, object]]) -> bool:
-    """Whether a metric has a value anywhere; a cost that nothing has is no news."""
+def _list(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {for_markdown(sentence)}" for sentence in sentences)
+
+
+def _is_informative(metric: Metric, records: tables.Records) -> bool:
+    """Return True if a metric has a value; a cost that is zero everywhere is left out."""
     values = [record[metric.name] for record in records]
     return any(values) if metric.larger_is_better is False else any(v is not None for v in values)
 
 
-def mean(rows: Sequence[Row], metric: str) -> float | None:
-    """The mean of a metric over the rows that have it; None where none has."""
+def _mean(rows: Sequence[Row], metric: str) -> float | None:
     values = [value for row in rows if (value := row.scores.get(metric)) is not None]
     return sum(values) / len(values) if values else None

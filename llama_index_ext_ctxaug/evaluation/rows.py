@@ -1,4 +1,4 @@
-"""What was measured of one system for one question, and a file that keeps it while a run goes on."""
+"""The measurements of one system at one question, and a file that keeps them during a run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from llama_index_ext_ctxaug.evaluation.context_blocks import Block
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured of one system for one question.
+    """The measurements of one system at one question.
 
     Attributes:
         question_id: the question.
         question: its text.
         system: the system's name.
-        budget: most tokens that it was allowed; None for no limit.
-        scores: by metric name; None where there was nothing to measure.
+        budget: maximum tokens of the context; None for no limit.
+        scores: by metric name; None if there was nothing to measure.
         errors: a sentence for each thing that failed.
-        blocks: what went to the model, for the context map; empty within a budget.
+        blocks: the context, for the context map; empty within a budget.
     """
 
     question_id: str
@@ -37,11 +37,11 @@ class Row:
 
 
 class Journal:
-    """A JSONL file of rows: a run that is interrupted goes on from what stands in it.
+    """A JSONL file of rows, from which an interrupted run resumes.
 
     Args:
-        path: the file; it is made where it is not there.
-        fingerprint: tells runs with other systems or settings apart.
+        path: the file; it is made if absent.
+        fingerprint: a text that differs for other systems or settings.
 
     Raises:
         ConfigurationError: the file is of another run, or of something else.
@@ -72,13 +72,13 @@ class Journal:
             self._file.close()
 
     def append(self, key: str, rows: Sequence[Row]) -> None:
-        """Write the rows of a question, with a key that tells its wording, so that they outlive a stop."""
+        """Write the rows of a question at once, with a key that changes with its wording."""
         if self._file:
             self._file.write("".join(json.dumps({"key": key, **asdict(row)}) + "\n" for row in rows))
             self._file.flush()
 
     def _read(self) -> int:
-        """Read the rows; returns how many bytes of the file are whole lines."""
+        """Read the rows, and return how many bytes of the file are whole lines."""
         data = self.path.read_bytes()
         whole = data.rfind(b"\n") + 1  # an interruption may have cut the last line
         if whole == 0:
@@ -90,17 +90,17 @@ class Journal:
             rows = [(record.pop("key"), row_from_dict(record)) for record in records]
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(
-                f"{str(self.path)!r} is no saved run ({error!r}); give another file"
+                f"{str(self.path)!r} is not a saved run ({error!r}); give another file"
             ) from error
         if run != self.fingerprint:
             raise ConfigurationError(
-                f"{str(self.path)!r} keeps a run of other systems or settings; delete it, or give another"
+                f"{str(self.path)!r} has a run of other systems or settings; delete it, or give another"
             )
         self.rows = rows
         return whole
 
 
 def row_from_dict(data: dict[str, Any]) -> Row:
-    """The inverse of `dataclasses.asdict` after a passage through JSON."""
+    """Build a row from the JSON form of its `dataclasses.asdict`."""
     blocks = tuple(Block(**block) for block in data["blocks"])
     return Row(**{**data, "errors": tuple(data["errors"]), "blocks": blocks})

@@ -1,4 +1,4 @@
-"""Settings of a comparison from a YAML file in AutoRAG's shape, and augmenters by name."""
+"""Augmenters by name, and settings from a YAML file in AutoRAG's format."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from llama_index_ext_ctxaug import (
     RelevantSegmentsPostprocessor,
     SectionPostprocessor,
 )
+from llama_index_ext_ctxaug.evaluation.extras import load_extra
 
-Make = Callable[[BaseDocumentStore], list[BaseNodePostprocessor]]
+Factory = Callable[[BaseDocumentStore], list[BaseNodePostprocessor]]
 
 _MODES = {"prev": "previous", "previous": "previous", "next": "next", "both": "both"}
 _NODE_KEYS = {"node_type", "strategy", "top_k", "modules"}
@@ -29,55 +30,55 @@ _EXPLAINED = {
 }
 
 
-def _prev_next(number: int, mode: str, output: str) -> Make:
+def _prev_next(number: int, mode: str, output: str) -> Factory:
     options: dict[str, Any] = {"num_nodes": number, "mode": mode, "output": output}
     return lambda docstore: [PrevNextNodePostprocessor(docstore=docstore, **options)]
 
 
-AUGMENTERS: dict[str, Make] = {
+AUGMENTERS: dict[str, Factory] = {
     f"{side}-{number}{suffix}": _prev_next(number, mode, output)
     for side, mode in (("previous", "previous"), ("next", "next"), ("both", "both"))
     for number in (1, 2, 3)
     for suffix, output in (("", "nodes"), ("-passages", "passages"))
 }
-"""What `--augmenter NAME` knows."""
+"""The augmenters that `--augmenter NAME` accepts."""
 
 AUGMENTERS["section"] = lambda docstore: [SectionPostprocessor(docstore=docstore, output="passages")]
 AUGMENTERS["relevant-segments"] = lambda docstore: [
     RelevantSegmentsPostprocessor(docstore=docstore, output="passages")
 ]
 
-WIDE = frozenset({"relevant-segments"})
-"""Augmenters that choose from a wide pool of hits."""
+WIDE_POOL_AUGMENTERS = frozenset({"relevant-segments"})
+"""Augmenters that select from a wide pool of hits."""
 
-POOL = 100
-"""Hits that these get."""
+WIDE_POOL = 100
+"""Number of hits in a wide pool."""
 
 DEFAULTS = ("next-1", "both-1-passages", "both-2-passages")
-"""What is compared where nothing is named."""
+"""The augmenters that are compared if none is named."""
 
 
 @dataclass
 class Settings:
-    """What a file says.
+    """The settings of a comparison.
 
     Attributes:
-        augmenters: by name, each made once the docstore is there.
-        top_k: hits that systems get and, scored by a model, nodes that go out; None if not said.
+        augmenters: factories of postprocessors by name.
+        top_k: hits that systems get, and nodes that AutoRAG's scoring keeps; None for the default.
         metrics: names of metrics to choose by; None for the default.
         choice: arguments of `Report.choose`.
-        notes: a sentence for each key that has no counterpart.
+        notes: a sentence for each key without a counterpart.
     """
 
-    augmenters: dict[str, Make] = field(default_factory=dict)
+    augmenters: dict[str, Factory] = field(default_factory=dict)
     top_k: int | None = None
     metrics: list[str] | None = None
     choice: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
-def named_augmenters(names: tuple[str, ...]) -> dict[str, Make]:
-    """The augmenters of these names.
+def named_augmenters(names: tuple[str, ...]) -> dict[str, Factory]:
+    """Return the augmenters of these names.
 
     Raises:
         ConfigurationError: a name is unknown.
@@ -89,18 +90,15 @@ def named_augmenters(names: tuple[str, ...]) -> dict[str, Make]:
 
 
 def read_settings(path: str | Path) -> Settings:
-    """Read a file in AutoRAG's shape: a `passage_augmenter` node alone, in a list, or in `node_lines`.
+    """Read a file in AutoRAG's format: a `passage_augmenter` node alone, in a list, or in `node_lines`.
 
     Args:
-        path: the YAML file. A parameter of a module that is a list stands for one system for each value.
+        path: the YAML file. A list as a parameter of a module makes one system for each value.
 
     Raises:
-        ConfigurationError: no YAML, no such node, or a value that cannot be used.
+        ConfigurationError: not YAML, no such node, or an invalid value.
     """
-    try:
-        import yaml
-    except ImportError as error:
-        raise ConfigurationError("YAML needs pyyaml: pip install 'llama-index-ext-ctxaug[cli]'") from error
+    yaml = load_extra("yaml", "cli")
     try:
         data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -110,7 +108,7 @@ def read_settings(path: str | Path) -> Settings:
     if not nodes:
         raise ConfigurationError(f"{str(path)!r} has no node with node_type: passage_augmenter")
     if len(nodes) > 1:
-        settings.notes.append(f"{len(nodes)} passage_augmenter nodes; the first is used, the others are not")
+        settings.notes.append(f"{len(nodes)} passage_augmenter nodes; only the first is used")
     _read_node(nodes[0], settings)
     return settings
 
@@ -152,7 +150,7 @@ def _read_node(node: Mapping[str, Any], settings: Settings) -> None:
 def _read_module(module: Any, settings: Settings) -> None:
     kind = module.get("module_type") if isinstance(module, Mapping) else module
     if kind in ("pass_passage_augmenter", "PassPassageAugmenter"):
-        return  # the baseline is always there
+        return  # the baseline always takes part
     if kind not in ("prev_next_augmenter", "PrevNextPassageAugmenter"):
         settings.notes.append(f"module_type {kind!r} has no counterpart and is not run")
         return
@@ -174,12 +172,11 @@ def _values(value: Any) -> list[Any]:
 
 def _positive(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"{name} must be a whole number from 1 up, is {value!r}")
+        raise ConfigurationError(f"{name} must be a whole number of at least 1, is {value!r}")
     return value
 
 
 def _note_unknown(data: Mapping[str, Any], known: set[str], place: str, notes: list[str]) -> None:
     for key in data:
         if key not in known:
-            reason = _EXPLAINED.get(key, "it has no counterpart")
-            notes.append(f"{place}: {key!r} is not used: {reason}")
+            notes.append(f"{place}: {key!r} is not used: {_EXPLAINED.get(key, 'it has no counterpart')}")

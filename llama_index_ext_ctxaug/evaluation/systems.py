@@ -1,4 +1,4 @@
-"""What is compared: named lists of postprocessors, each also within a number of tokens."""
+"""The compared systems: named lists of postprocessors, each also within a token budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index_ext_ctxaug import ConfigurationError, ContextAugmenter, TokenBudgetPostprocessor
 
 BASELINE = "pass-through"
-"""The system that shows the model what was retrieved, as AutoRAG's `pass_passage_augmenter` does."""
+"""The system that adds nothing to the hits, as AutoRAG's `pass_passage_augmenter`."""
 
 Augmenters = Mapping[str, BaseNodePostprocessor | Sequence[BaseNodePostprocessor]]
 
@@ -24,7 +24,7 @@ class System:
     Attributes:
         name: its name in the report.
         postprocessors: in the order in which they run; empty for the baseline.
-        settings: its parameters, for the report.
+        settings: its changed parameters, for the report.
     """
 
     name: str
@@ -32,10 +32,10 @@ class System:
     settings: str
 
     def within(self, budget: int | None) -> list[BaseNodePostprocessor]:
-        """The postprocessors at a number of tokens, ready for `node_postprocessors=`.
+        """Return the postprocessors within a token budget, ready for `node_postprocessors=`.
 
-        An augmenter that has a budget of its own gets this one, and so can spend it as it knows best;
-        a `TokenBudgetPostprocessor` at the end holds every system to it.
+        An augmenter with a budget of its own gets this one, to spend it by its own priorities; a
+        `TokenBudgetPostprocessor` at the end holds every system to it.
         """
         result = list(self.postprocessors)
         if budget is None:
@@ -48,29 +48,29 @@ class System:
 
 
 def make_systems(augmenters: Augmenters) -> list[System]:
-    """The baseline, then the systems given.
+    """Return the baseline, then the given systems.
 
     Raises:
-        ConfigurationError: a name is taken or blank, or a value is no postprocessor.
+        ConfigurationError: a name is taken or blank, or a value is not a postprocessor.
     """
     systems = [System(BASELINE, (), "")]
     for name, value in augmenters.items():
         if not isinstance(name, str) or not name.strip() or name == BASELINE:
             raise ConfigurationError(
-                f"augmenters: {name!r} cannot be a name; {BASELINE!r} stands for no augmenter"
+                f"augmenters: {name!r} cannot be a name; {BASELINE!r} is the system without an augmenter"
             )
         postprocessors = (value,) if isinstance(value, BaseNodePostprocessor) else tuple(value)
         for postprocessor in postprocessors:
             if not isinstance(postprocessor, BaseNodePostprocessor):
                 raise ConfigurationError(
-                    f"augmenters[{name!r}]: {postprocessor!r} is no BaseNodePostprocessor; give one or a list"
+                    f"augmenters[{name!r}]: {postprocessor!r} is not a BaseNodePostprocessor or a list"
                 )
         systems.append(System(name, postprocessors, "; ".join(map(_settings, postprocessors))))
     return systems
 
 
 def _settings(postprocessor: BaseNodePostprocessor) -> str:
-    """The class and the parameters that differ from their default."""
+    """Return the class and the parameters that differ from their default."""
     fields = type(postprocessor).model_fields
     changed = [
         f"{name}={value!r}"
@@ -85,6 +85,6 @@ def _settings(postprocessor: BaseNodePostprocessor) -> str:
 
 
 def fingerprint(systems: Sequence[System], **settings: object) -> str:
-    """A short text that is equal for equal systems and settings."""
+    """Return a short text that is equal for equal systems and settings."""
     data = [[(system.name, system.settings) for system in systems], sorted(settings.items())]
     return hashlib.sha256(json.dumps(data, default=str).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Rows of values as text: aligned for a terminal, Markdown, CSV, parquet."""
+"""Tables for a terminal, Markdown, CSV and parquet."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from llama_index_ext_ctxaug import ConfigurationError
-from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_markdown, for_storage, for_terminal
+from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_markdown, for_terminal, without_controls
+from llama_index_ext_ctxaug.evaluation.extras import load_extra
 
 Records = Sequence[Mapping[str, object]]
 
 
-def number(value: float | None) -> str:
-    """A number as a reader wants it: few figures, a dash for none."""
+def to_text(value: object) -> str:
+    """Format a value for a reader: numbers with few digits, a dash for None."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
     if value is None:
         return "–"
+    if not isinstance(value, int | float):
+        return str(value)
     if value == int(value) or abs(value) >= 100:
         return f"{value:.0f}"
     if abs(value) >= 10:
@@ -23,20 +27,11 @@ def number(value: float | None) -> str:
     return f"{value:.1g}" if abs(value) < 0.0005 else f"{value:.3f}"
 
 
-def shown(value: object) -> str:
-    """A value of a table as text."""
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    if value is None or isinstance(value, int | float):
-        return number(value)
-    return str(value)
-
-
 def to_terminal(records: Records, columns: Sequence[str], width: int = 40) -> str:
-    """A table with aligned columns."""
+    """Format a table with aligned columns."""
     cells = [
         [str(column) for column in columns],
-        *([for_terminal(shown(record[c]), width) for c in columns] for record in records),
+        *([for_terminal(to_text(record[c]), width) for c in columns] for record in records),
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
@@ -44,14 +39,14 @@ def to_terminal(records: Records, columns: Sequence[str], width: int = 40) -> st
 
 
 def to_markdown(records: Records, columns: Sequence[str]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(for_markdown(c) for c in columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(for_markdown(shown(record[c])) for c in columns) + " |" for record in records]
-    return "\n".join(lines)
+    """Format a Markdown table."""
+    rows = [columns, *([to_text(record[c]) for c in columns] for record in records)]
+    lines = ["| " + " | ".join(map(for_markdown, row)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
 
 
 def write_csv(records: Records, path: Path) -> None:
-    """A CSV file in UTF-8 without cells that a spreadsheet would run."""
+    """Write a CSV file in UTF-8, without cells that a spreadsheet would run."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         names = list(records[0]) if records else []
@@ -60,13 +55,7 @@ def write_csv(records: Records, path: Path) -> None:
 
 
 def write_parquet(records: Records, path: Path) -> None:
-    """A parquet file; needs the extra `eval`."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ConfigurationError(
-            "writing .parquet needs pyarrow: pip install 'llama-index-ext-ctxaug[eval]'"
-        ) from error
-    rows = [{for_storage(k): for_storage(v) for k, v in record.items()} for record in records]
+    """Write a parquet file; needs the extra `eval`."""
+    pyarrow, parquet = load_extra("pyarrow", "eval"), load_extra("pyarrow.parquet", "eval")
+    rows = [{str(without_controls(k)): without_controls(v) for k, v in record.items()} for record in records]
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)

@@ -31,7 +31,7 @@ def test_strategies_by_hand() -> None:
 
 
 def test_the_mean_decides_by_default() -> None:
-    """Without a strategy marks are means: a large gain under one metric outweighs two small losses."""
+    """By default marks are means: a large gain under one metric outweighs two small losses."""
     scores = {"a": {"x": 0.9, "y": 0.4, "z": 0.4}, "b": {"x": 0.1, "y": 0.5, "z": 0.5}}
     systems = [
         Candidate(name, {metric: {"1": value} for metric, value in own.items()}, 10, 0)
@@ -53,7 +53,7 @@ def test_a_clear_winner() -> None:
 
 
 def test_a_hair_is_no_win() -> None:
-    """A difference that chance explains goes to the cheaper system, and is said not to be distinguishable."""
+    """A difference that chance explains lets the cheaper system win, and is called not distinguishable."""
     hair = [score + (0.05 if n % 2 else -0.04) for n, score in enumerate(LOW)]
     choice = choose([candidate("base", LOW, 100), candidate("more", hair, 200)], "base")
     assert (choice.top, choice.winner) == ("more", "base")
@@ -61,7 +61,7 @@ def test_a_hair_is_no_win() -> None:
 
 
 def test_equal_systems_tie_to_the_cheaper() -> None:
-    """Of systems of equal quality the one with fewer tokens wins, whatever their order."""
+    """Of equally good systems the one with fewer tokens wins, in any order."""
     systems = [candidate("base", LOW, 50), candidate("long", HIGH, 300), candidate("short", HIGH, 200)]
     for order in (systems, systems[::-1]):
         choice = choose(order, "base")
@@ -73,7 +73,7 @@ def test_equal_systems_tie_to_the_cheaper() -> None:
 
 
 def test_fewer_tokens_count_before_less_time() -> None:
-    """Of equal systems the one with fewer tokens wins though it is slower; of those as long the faster."""
+    """Of equal systems the one with fewer tokens wins though slower; at equal tokens the faster."""
     base = candidate("base", LOW, 50)
     slow, fast = candidate("slow", HIGH, 200, 9.0), candidate("fast", HIGH, 300, 0.1)
     for order in ([base, slow, fast], [fast, slow, base]):
@@ -84,7 +84,7 @@ def test_fewer_tokens_count_before_less_time() -> None:
 
 
 def test_no_augmenter_is_the_simplest() -> None:
-    """Of systems that are as good and as long the baseline wins, whatever time was measured for it."""
+    """Of equally good and long systems the baseline wins, even if it was measured as slower."""
     systems = [candidate("other", LOW, 50, 0.1), candidate("base", LOW, 50, 0.2)]
     choice = choose(systems, "base")
     assert choice.winner == "base"
@@ -92,14 +92,14 @@ def test_no_augmenter_is_the_simplest() -> None:
 
 
 def test_six_questions_can_tell() -> None:
-    """At six questions a difference at each of them is distinguishable, and there are not too few."""
+    """Six questions suffice if the systems differ at each of them."""
     choice = choose([candidate("base", LOW[:6], 100), candidate("more", HIGH[:6], 200)], "base")
     assert choice.winner == "more"
     assert "too few" not in str(choice)
 
 
 def test_the_interval_holds_95_percent() -> None:
-    """A difference that chance explains in three of a hundred samples is not told from none."""
+    """A difference that chance explains in three of a hundred samples is not distinguishable."""
     won = {str(number): 1.0 if number < 8 else -1.0 for number in range(10)}
     interval = paired_interval(won)  # no difference or less in 3.3 percent of all samples
     assert interval.mean == pytest.approx(0.6)
@@ -116,7 +116,7 @@ def clear_wins(count: int) -> dict[str, float]:
 
 
 def test_the_baseline_is_compared_with_though_it_is_left_out() -> None:
-    """A baseline that a threshold leaves out is still what the winner is compared with."""
+    """The winner is compared with the baseline even if a threshold leaves the baseline out."""
     systems = [candidate("base", LOW, 300), candidate("more", HIGH, 200)]
     choice = choose(systems, "base", token_threshold=250)
     assert choice.winner == "more"
@@ -125,7 +125,7 @@ def test_the_baseline_is_compared_with_though_it_is_left_out() -> None:
 
 
 def test_a_system_that_lacks_a_metric_is_left_out() -> None:
-    """A system without a score under one of the metrics is named and left out, whatever its other scores."""
+    """A system without a score under one of the metrics is named and left out."""
     both = {"recall": {"1": 0.2}, "found": {"1": 0.3}}
     systems = [Candidate("base", both, 10, 0), Candidate("half", {"recall": {"1": 1.0}, "found": {}}, 10, 0)]
     choice = choose(systems, "base")
@@ -135,7 +135,7 @@ def test_a_system_that_lacks_a_metric_is_left_out() -> None:
 
 @pytest.mark.parametrize("lacking", ["base", "more"])
 def test_questions_that_one_system_failed_at_are_not_paired(lacking: str) -> None:
-    """The difference of two systems is over the questions at which both have a score."""
+    """The difference of two systems covers the questions at which both have a score."""
     scores = {"base": list(LOW), "more": list(HIGH)}
     systems = [candidate(name, scores[name], 100 if name == "base" else 200) for name in scores]
     del next(one for one in systems if one.name == lacking).scores["recall"]["3"]  # type: ignore[attr-defined]
@@ -153,7 +153,7 @@ def test_few_questions_tell_nothing() -> None:
 
 
 def test_thresholds() -> None:
-    """What is slower or longer than allowed is left out by name; where nothing is within, all stay."""
+    """A system over a threshold is named and left out; if none is within, all stay."""
     systems = [candidate("base", LOW, 100, 0.1), candidate("slow", HIGH, 200, 9.0)]
     fast = choose(systems, "base", speed_threshold=1)
     assert fast.winner == "base"
@@ -164,7 +164,7 @@ def test_thresholds() -> None:
 
 
 def test_no_scores() -> None:
-    """Without any score there is nothing to choose by."""
+    """A choice without any score is an error."""
     with pytest.raises(ConfigurationError, match="no system has a score"):
         choose([candidate("base", [], 1)], "base")
 
@@ -177,7 +177,7 @@ def test_order_of_questions_changes_nothing() -> None:
 
 
 def test_filter_keeps_all_where_none_passes() -> None:
-    """The filter tells whether anything passed."""
+    """The filter keeps all items if none passes, and says so."""
     assert filter_by_threshold(["a", "b"], [1, 2], 1) == (["a"], True)
     assert filter_by_threshold(["a", "b"], [1, 2], 0) == (["a", "b"], False)
     assert filter_by_threshold(["a", "b"], [1, 2], None) == (["a", "b"], True)

@@ -19,7 +19,7 @@ WORDS = "harbor anchor lantern keeper granite window copper signal barrel mirror
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """A folder of three texts of thirty paragraphs, and a file that is no text."""
+    """Write three texts of thirty paragraphs, and a file that is not text."""
     folder = tmp_path / "docs"
     folder.mkdir()
     for name in ("a", "b", "c"):
@@ -34,7 +34,7 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(tmp_path: Path, docs: Path) -> Path:
-    """Eight questions: each is on a paragraph, and its evidence is that and the next one."""
+    """Write eight questions, each on a paragraph, with it and the next one as evidence."""
     lines = (docs / "a.txt").read_text("utf-8").split("\n\n")
     records = [
         {
@@ -78,7 +78,7 @@ def test_compare(docs: Path, asked: Path, tmp_path: Path) -> None:
 
 
 def test_wide_augmenters_get_a_wide_pool(docs: Path, asked: Path, tmp_path: Path) -> None:
-    """An augmenter that chooses from a wide pool gets it, and the others as many hits as before."""
+    """An augmenter that selects from a wide pool gets one, and the others keep their number of hits."""
     out = tmp_path / "out"
     names = ["--augmenter", "relevant-segments", "--augmenter", "next-1", "--top-k", 1, "--chunk-size", 32]
     done = run("compare", "--docs", docs, "--questions", asked, *names, "--out", out)
@@ -108,7 +108,7 @@ def test_an_embedding_model_at_a_path(docs: Path, asked: Path, tmp_path: Path) -
 
 
 def test_show(docs: Path, tmp_path: Path) -> None:
-    """For one question, the context with and without augmentation goes to the terminal and to a page."""
+    """The context of one question is shown in the terminal and on a page, with and without augmentation."""
     page = tmp_path / "context.html"
     done = run("show", "anchora1", "--docs", docs, "--top-k", 1, "--chunk-size", 32, "--out", page)
     assert done.exit_code == 0, done.output
@@ -140,7 +140,7 @@ def test_mistakes(docs: Path, asked: Path, tmp_path: Path, arguments: list[str],
 
 
 def test_unreadable_folder(tmp_path: Path) -> None:
-    """A folder in which nothing can be read is named with the first reason."""
+    """A folder without a readable file is named with the first reason."""
     (tmp_path / "x.md").write_bytes(b"\xff\xff")
     done = run("show", "x", "--docs", tmp_path)
     assert done.exit_code == 2
@@ -148,7 +148,7 @@ def test_unreadable_folder(tmp_path: Path) -> None:
 
 
 def test_questions_that_expect_nothing(docs: Path, tmp_path: Path) -> None:
-    """Questions by which nothing can be measured are refused before the run, with what to add."""
+    """Questions with nothing to measure by are refused before the run, with what to add."""
     path = tmp_path / "q.csv"
     path.write_text("question\nWhy?\n", "utf-8")
     done = run("compare", "--docs", docs, "--questions", path, "--out", tmp_path / "out")
@@ -156,8 +156,8 @@ def test_questions_that_expect_nothing(docs: Path, tmp_path: Path) -> None:
     assert "give some of them evidence, answers or expected_ids" in done.stderr
 
 
-def test_absent_documents_are_told(docs: Path, tmp_path: Path) -> None:
-    """A question whose document or ids are not there is named by its line, and the rest goes on."""
+def test_absent_documents_are_named(docs: Path, tmp_path: Path) -> None:
+    """A question whose document or ids are absent is named by its line, and the others are run."""
     path = tmp_path / "q.jsonl"
     path.write_text(
         '{"question": "where is the anchora1", "expected_ids": ["a.txt#0"]}\n'
@@ -168,7 +168,7 @@ def test_absent_documents_are_told(docs: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "line 2, question '2': its document 'z' is not among the documents" in done.stderr
     assert "the first is 'z#1'" in done.stderr
-    assert "q.jsonl, line 3: is no JSON" in done.stderr
+    assert "q.jsonl, line 3: is not JSON" in done.stderr
 
 
 def test_help_names_every_option() -> None:
@@ -181,12 +181,12 @@ def test_help_names_every_option() -> None:
 
 
 def test_the_script_starts() -> None:
-    """The installed entry point starts, and importing the package does not import what it needs."""
+    """The installed entry point starts."""
     program = (
         "from llama_index_ext_ctxaug.command import main; import sys; sys.argv = ['ctxaug', '-h']; main()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "Which context augmenter helps on my data?" in done.stdout
+    assert "Find the context augmenter that helps on your data." in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_script_starts() -> None:
     ],
 )
 def test_wrong_settings(tmp_path: Path, text: str, message: str) -> None:
-    """A file that cannot be used says what is wrong with it."""
+    """The message names what is wrong with a settings file."""
     path = tmp_path / "c.yaml"
     path.write_text(text, "utf-8")
     with pytest.raises(ValueError, match=message):
@@ -216,7 +216,7 @@ def test_wrong_settings(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_lists_are_grids_and_the_rest_is_explained(tmp_path: Path) -> None:
-    """A list of values is a system for each, and what has no counterpart is told in a sentence."""
+    """A list of values makes a system for each, and a key without a counterpart is noted."""
     path = tmp_path / "c.yaml"
     path.write_text(
         """

@@ -1,4 +1,4 @@
-"""Comparison: what is run, what is counted, what happens to failures and interruptions."""
+"""Comparison: runs, counts, failures and interruptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STORE = docstore_of(NODES)
 
 
 class ByNumber(BaseRetriever):
-    """Returns the chunk that the question names, and those ten and twenty chunks further; counts calls."""
+    """Return the chunk that the question names and those ten and twenty chunks on; record the calls."""
 
     def __init__(self, nodes: Sequence[BaseNode] = NODES) -> None:
         super().__init__()
@@ -83,24 +83,24 @@ class Asking(BaseNodePostprocessor):
 
 
 def questions(count: int = 8) -> list[Question]:
-    """Questions whose evidence is the chunk that is asked for and the next one."""
+    """Return questions whose evidence is the chunk asked for and the next one."""
     return [
         Question(str(n), str(n), evidence=(Evidence(TEXTS[n] + TEXTS[n + 1], "doc"),)) for n in range(count)
     ]
 
 
 def following() -> PrevNextNodePostprocessor:
-    """Adds the next chunk."""
+    """Return an augmenter that adds the next chunk."""
     return PrevNextNodePostprocessor(docstore=STORE, num_nodes=1)
 
 
 def rows(report: Report, system: str, budget: int | None = None) -> list[dict[str, float | None]]:
-    """The scores of a system."""
+    """Return the scores of a system."""
     return [row.scores for row in report.rows if row.system == system and row.budget == budget]
 
 
 def test_retrieval_runs_once_for_all() -> None:
-    """Each question is retrieved once, the baseline is in, and what helps is chosen."""
+    """Each question is retrieved once, the baseline takes part, and the better system is chosen."""
     retriever = ByNumber()
     report = compare(retriever, {"next": following()}, questions())
     assert sorted(retriever.calls) == [str(n) for n in range(8)]
@@ -111,7 +111,7 @@ def test_retrieval_runs_once_for_all() -> None:
 
 
 def test_reads_and_calls_are_counted() -> None:
-    """Docstore reads and LLM calls are those of the system, with many questions at a time too."""
+    """Docstore reads and LLM calls are counted for each system, with concurrent questions too."""
     asking = Asking(llm=ScriptedLLM(answers=["yes"]))
     report = compare(ByNumber(), {"next": following(), "asking": asking}, questions(), max_concurrency=4)
     assert {scores["reads"] for scores in rows(report, "next")} == {3}
@@ -121,7 +121,7 @@ def test_reads_and_calls_are_counted() -> None:
 
 
 def test_equal_tokens() -> None:
-    """Within a budget no system is over it, and the pass-through may use all hits that were retrieved."""
+    """No system exceeds a budget, and the pass-through may fill it with all hits."""
     report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60], top_k=1)
     assert len(report.rows) == 8 * 4
     free, bound = (rows(report, BASELINE, budget) for budget in (None, 60))
@@ -132,19 +132,19 @@ def test_equal_tokens() -> None:
 
 
 def test_hits_by_system() -> None:
-    """Where a mapping tells how many hits a system gets, one that it does not name gets all."""
+    """A system that the mapping of hits does not name gets all of them."""
     report = compare(ByNumber(), {"next": following()}, questions(), top_k={BASELINE: 2}, metrics=[nodes_out])
     assert [scores["nodes_out"] for scores in rows(report, BASELINE)] == [2] * 8
     assert [scores["nodes_out"] for scores in rows(report, "next")] == [6] * 8
 
 
 def nodes_out(outcome: Outcome) -> float:
-    """How many nodes go out."""
+    """Return the number of nodes in the context."""
     return len(outcome.nodes)
 
 
 def test_within_a_budget_only_the_baseline_gets_all_hits() -> None:
-    """Where there is room the pass-through shows all that was retrieved, the others grow from their hits."""
+    """With room to spare the pass-through uses all hits, and the others expand their own."""
     report = compare(
         ByNumber(), {"next": following()}, questions(2), budgets=[900, 900], top_k=1, metrics=[nodes_out]
     )
@@ -171,7 +171,7 @@ class Clearing(BaseNodePostprocessor):
 
 
 def test_a_system_cannot_take_hits_from_the_record() -> None:
-    """What was retrieved is told as it was, also of a system that changes its list, and to those after it."""
+    """A system that changes its list changes neither the record of the hits nor those of later systems."""
 
     def retrieved(outcome: Outcome) -> float:
         return len(outcome.hits)
@@ -183,7 +183,7 @@ def test_a_system_cannot_take_hits_from_the_record() -> None:
 
 
 def test_the_baseline_reads_nothing() -> None:
-    """Of the pass-through it is known that it reads nothing."""
+    """The pass-through reads nothing, and the report says so."""
     assert {scores["reads"] for scores in rows(compare(ByNumber(), {}, questions(1)), BASELINE)} == {0}
 
 
@@ -207,7 +207,7 @@ def test_order_of_questions_changes_nothing() -> None:
 
 
 def test_failures_are_records() -> None:
-    """A retrieval, a system, a metric that fails, and a NaN, are told of; all the rest is measured."""
+    """A failing retrieval, system or metric and a NaN are reported, and everything else is measured."""
 
     def sometimes(outcome: Any) -> float:
         if outcome.question.id == "2":
@@ -231,7 +231,7 @@ class Stop(BaseException):
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    """What was saved is not run again, a half-written line is, and the report is that of a whole run."""
+    """Saved questions are not run again, a half-written one is, and the report equals that of a whole run."""
     path = tmp_path / "rows.jsonl"
     metrics = [EvidenceRecall(), Tokens()]
 
@@ -257,7 +257,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_failed_or_lacks_a_system_is_run_again(tmp_path: Path) -> None:
-    """A question at which a system failed, and one without a row of each system, are not taken for done."""
+    """A question at which a system failed or lacks a row is run again."""
     path = tmp_path / "rows.jsonl"
     compare(ByNumber(), {"broken": Broken()}, questions(4), save_to=path, metrics=[nodes_out])
     lines = path.read_text("utf-8").splitlines(keepends=True)
@@ -297,7 +297,7 @@ def test_a_run_of_other_systems_is_not_mixed_in(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="other systems or settings; delete it"):
         compare(ByNumber(), {"next": other}, questions(1), save_to=path)
     path.write_text("hello\n", "utf-8")
-    with pytest.raises(ConfigurationError, match="is no saved run"):
+    with pytest.raises(ConfigurationError, match="is not a saved run"):
         compare(ByNumber(), {"next": other}, questions(1), save_to=path)
 
 
@@ -307,7 +307,7 @@ def test_a_run_of_other_systems_is_not_mixed_in(tmp_path: Path) -> None:
         ({"questions": []}, "questions: there are none"),
         ({"questions": [Question("a", "1"), Question("a", "2")]}, "ids must differ"),
         ({"augmenters": {BASELINE: following()}}, "'pass-through' cannot be a name"),
-        ({"augmenters": {"x": ["y"]}}, "is no BaseNodePostprocessor"),
+        ({"augmenters": {"x": ["y"]}}, "is not a BaseNodePostprocessor"),
         ({"max_concurrency": 0}, "max_concurrency must be at least 1"),
         ({"budgets": [0]}, "budgets must be at least 1"),
         ({"top_k": -1}, "top_k must be at least 1"),
@@ -342,6 +342,6 @@ async def test_inside_an_event_loop() -> None:
 
 
 def test_budgets_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Hits that a budget leaves out are no news in a comparison by budgets."""
+    """Hits that a budget leaves out are not logged during a comparison."""
     compare(ByNumber(), {}, questions(2), budgets=[20])
     assert not caplog.records

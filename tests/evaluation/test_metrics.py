@@ -91,7 +91,7 @@ def test_ids_in_a_passage_count() -> None:
 
 
 def test_a_node_of_several_groups_stands_for_each() -> None:
-    """An expected node that two groups name has both of them in the context."""
+    """An expected node of two groups counts for both."""
     question = Question("q", "?", (("a", "x"), ("a", "b"), ("c",)))
     assert RetrievalRecall().score(outcome(question, node("a"))) == pytest.approx(2 / 3)
     assert RetrievalRecall().score(outcome(question, node("b"))) == pytest.approx(1 / 3)
@@ -99,7 +99,7 @@ def test_a_node_of_several_groups_stands_for_each() -> None:
 
 
 def test_ids_below_a_parent_count() -> None:
-    """The retrieved chunks that a merged parent stands for are in the context."""
+    """The retrieved chunks below a merged parent count as in the context."""
     leaves = linked_document(3)
     parent = TextNode(id_="parent", text="all of it")
     parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info() for leaf in leaves]
@@ -155,7 +155,7 @@ def test_no_evidence_is_not_counted(evidence: tuple) -> None:
 
 
 def test_evidence_of_its_document() -> None:
-    """Text of another document is no evidence; a node that does not say its document may hold it."""
+    """Text of another document is not evidence; a node without a document may hold it."""
     question = Question("q", "?", evidence=(Evidence(TEXT, "right"),))
     assert EvidenceRecall().score(outcome(question, node("a", TEXT, "wrong"))) == 0
     assert EvidenceRecall().score(outcome(question, node("a", TEXT, "right"))) == 1
@@ -170,7 +170,7 @@ def test_chinese_evidence() -> None:
 
 
 def test_repeated() -> None:
-    """Words of a run that stood before count as repeated."""
+    """Words of a run that occurred before count as repeated."""
     result = outcome(Question("q", "?"), node("a", TEXT), node("b", "eight nine new " + TEXT))
     assert Repeated().score(result) == pytest.approx(10 / 23)
     for count, repeated in (
@@ -188,7 +188,7 @@ def test_repeated() -> None:
     ("answers", "value"), [(("Two three",), 1), (("wo thre",), 0), (("x", "ten"), 1), ((), None)]
 )
 def test_answer_found(answers: tuple[str, ...], value: float | None) -> None:
-    """An answer counts where it stands word for word."""
+    """An answer counts if the context has it word for word."""
     assert AnswerFound().score(outcome(Question("q", "?", answers=answers), node("a", TEXT))) == value
 
 
@@ -202,7 +202,7 @@ async def test_judges() -> None:
 
 
 async def test_a_judge_without_a_result() -> None:
-    """What the evaluator itself calls no valid result is an error, with its reason, and no score."""
+    """A result that the evaluator calls invalid is an error with its reason."""
 
     class Undecided(BaseEvaluator):
         def _get_prompts(self) -> dict:
@@ -220,7 +220,7 @@ async def test_a_judge_without_a_result() -> None:
 
 
 def test_defaults_follow_the_questions() -> None:
-    """Only what the questions can be measured by is measured."""
+    """The default metrics are those that the questions have something to measure by."""
     names = {metric.name for metric in default_metrics([Question("q", "?", answers=("x",))])}
     costs = {"repeated", "tokens", "reads", "llm_calls", "seconds"}
     assert names == costs | {"answer_found"}

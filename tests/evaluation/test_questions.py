@@ -1,4 +1,4 @@
-"""Questions: what is read from each kind of file, and what is said of a line that cannot be used."""
+"""Questions: each kind of file, and invalid lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_autorag_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: is no JSON"),
+        ("{", "line 2: is not JSON"),
         ("[1]", "line 2: must be an object"),
         ('{"id": 1}', "line 2: has no question"),
         ('{"question": " "}', "line 2: has no question"),
@@ -59,11 +59,11 @@ def test_autorag_parquet(tmp_path: Path) -> None:
         ('{"question": "b", "evidence": [{"start": 1}]}', "line 2: evidence needs a text"),
         ('{"question": "b", "evidence": [5]}', "line 2: evidence must be"),
         ('{"question": "b", "evidence": [{"start": 0, "end": 1, "document": "x"}]}', "'x' is not among"),
-        ("\udcff", "line 2: is no JSON in UTF-8"),
+        ("\udcff", "line 2: is not JSON in UTF-8"),
     ],
 )
 def test_bad_lines(tmp_path: Path, line: str, message: str) -> None:
-    """A line that cannot be used is named; where problems are collected, the rest goes on."""
+    """An invalid line is named; if problems are collected, the other lines are read."""
     path = tmp_path / "q.jsonl"
     text = f'{{"id": 1, "question": "a"}}\n{line}\n{{"question": "c"}}\n'
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -77,7 +77,7 @@ def test_bad_lines(tmp_path: Path, line: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["empty.jsonl", "empty.csv", "absent.jsonl", "questions.docx", "no.parquet"])
 def test_unusable_files(tmp_path: Path, name: str) -> None:
-    """A file that is empty, absent or of another kind is named, with what to give instead."""
+    """A file that is empty, absent or of another kind is named in the message."""
     if not name.startswith("absent"):
         (tmp_path / name).write_text("", "utf-8")
     with pytest.raises(ConfigurationError, match=name):
@@ -85,7 +85,7 @@ def test_unusable_files(tmp_path: Path, name: str) -> None:
 
 
 def test_what_is_not_there() -> None:
-    """A document or ids that exist nowhere are told by question and line."""
+    """A document or id that does not exist is named with its question and line."""
     questions = [
         Question("a", "Why?", evidence=(Evidence("x", "gone.txt"),), line=7),
         Question("b", "How?", (("n1", "n2"),)),

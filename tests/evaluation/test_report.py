@@ -1,4 +1,4 @@
-"""The report: tables, files, the page, the context map, and documents that mean harm."""
+"""The report: tables, files, the page, the context map, and hostile documents."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Tags(HTMLParser):
 
 
 def assert_harmless(page: str) -> None:
-    """A page runs nothing and loads nothing, whatever the documents say."""
+    """Check that a page runs nothing and loads nothing."""
     tags = Tags(page)
     assert not tags.open
     assert not tags.tags & {"script", "img", "iframe", "object", "link", "base", "form", "a:"}
@@ -87,7 +87,7 @@ def assert_harmless(page: str) -> None:
 
 @pytest.fixture(scope="module")
 def harmful() -> Report:
-    """A report on documents, questions and names that mean harm."""
+    """Return a report on hostile documents, questions and names."""
     nodes = linked_document(HARM, source_id="<b>doc", metadata={"file_name": f"<i>{ESCAPE}.txt"})
     asked = [
         Question(f"={n}<b>", str(n), evidence=(Evidence(HARM[0] + HARM[1]),)) for n in range(len(HARM) - 3)
@@ -109,7 +109,7 @@ def test_harmful_documents_stay_in_the_page(harmful: Report) -> None:
 
 
 def harmful_hits() -> list[NodeWithScore]:
-    """Hits whose texts and metadata mean harm."""
+    """Return hits with hostile texts and metadata."""
     return [
         NodeWithScore(
             node=TextNode(text=text, metadata={"title": text[:200], "context_augmentation": text[:9]})
@@ -147,7 +147,7 @@ def test_formula_cells(text: str) -> None:
 
 
 def test_summary_is_the_mean_of_the_rows() -> None:
-    """A summary's figure is the mean over the questions that have one."""
+    """A figure of the summary is the mean over the questions that have one."""
     asked = [*questions(7), Question("7", "7")]
     report = compare(ByNumber(), {"next": following()}, asked)
     for record in report.summary():
@@ -187,7 +187,7 @@ def test_map_tells_roles_and_reasons(tmp_path: Path) -> None:
 
 
 def test_map_of_merged_parents() -> None:
-    """A parent that stands for its chunks is told apart, and its chunks count as in the context."""
+    """A merged parent has a role of its own, and its chunks count as in the context."""
     text = " ".join(f"Sentence {number} tells of the harbor." for number in range(60))
     nodes = HierarchicalNodeParser.from_defaults([128, 32], chunk_overlap=0).get_nodes_from_documents(
         [Document(text=text)]
