@@ -1,4 +1,4 @@
-"""Chunks in reading order: which chunks follow one another, and which of them make one passage."""
+"""Chunks and passages, and the joining of chunks into passages in reading order."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ StopReason = Literal[
     "other_document",
     "cycle",
 ]
-"""Why expansion ended at a side: the wanted number reached, the document's end, a heading, the token
-limit, a node that the filters refuse, a node that the store has not, a link into another document,
-a link back into the chunks already taken."""
+"""Why expansion ended on a side: the number of chunks is reached, the document ends, a heading, the token
+budget, a node that the filters refuse, a node missing from the store, a link into another document, a link
+back to a chunk of the passage."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """A node on its way into the output, with what is known of how it came there.
+    """A node of the output, and how it was reached.
 
     Attributes:
-        node: the node; for a hit the very one that the retriever returned.
-        role: hit, neighbor (reached from a hit) or parent (stands for merged children).
-        hits: ids of the hits it belongs to, nearest first; its own id for a hit.
-        rank: for a hit its position in the incoming list, for others that of their nearest hit.
-        hops: links between it and its nearest hit; 0 for a hit.
-        score: for hits and parents what they go out with, for a neighbor that of its nearest hit.
-        origin: the object that came in, for a hit that goes out unchanged.
+        node: the node; for a hit the same object that the retriever returned.
+        role: hit, neighbor (reached from a hit) or parent (replaces merged children).
+        hits: ids of the hits that it belongs to, nearest first; its own id for a hit.
+        rank: position of the hit in the input list; for other nodes that of their nearest hit.
+        hops: number of links to its nearest hit; 0 for a hit.
+        score: score in the output for a hit or parent, score of the nearest hit for a neighbor.
+        origin: the input object, if the hit is returned unchanged.
         stopped_previous: why expansion towards the start of the document ended here, if it did.
         stopped_next: why expansion towards the end of the document ended here, if it did.
     """
@@ -65,7 +65,7 @@ class Passage:
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """The rank of its first hit; a run cut off from its hit by contradicting links stands behind it."""
+        """Return the rank of its first hit; a run without a hit ranks after the hit it was reached from."""
         hits = [chunk.rank for chunk in self.chunks if chunk.role != "neighbor"]
         return (min(hits), False) if hits else (min(chunk.rank for chunk in self.chunks), True)
 
@@ -77,17 +77,17 @@ Edge = tuple[str, str]
 def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
     """Put chunks into reading order and join those that touch; linear in chunks and edges.
 
-    A link that both nodes state counts before a link that only one states; links of the latter kind
-    that compete for the same place are in doubt, and join nothing. So the result does not depend on
-    the order in which the edges come. A ring is opened before its best-ranked chunk.
+    A link that both its nodes state takes precedence over a link that only one states. Links of one node
+    alone that compete for the same place join nothing, so the result does not depend on the order of the
+    edges. A ring is opened before its best-ranked chunk.
 
     Args:
-        chunks: all chunks of the output by node id, each once.
-        edges: stated adjacencies; an edge that is stated twice (by both its nodes) is firm. Edges to
-            nodes that are not among the chunks are ignored.
+        chunks: all chunks of the output by node id.
+        edges: adjacencies; an edge that occurs twice is stated by both its nodes. Edges to nodes that are
+            not among the chunks are ignored.
 
     Returns:
-        The passages, by rank; every chunk stands in exactly one of them.
+        The passages by rank; every chunk is in exactly one of them.
     """
     stated: dict[Edge, bool] = {}
     for edge in edges:
@@ -104,7 +104,7 @@ def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
 
 
 def _undisputed(edges: list[Edge]) -> list[Edge]:
-    """The edges whose start and end no other of these edges claims."""
+    """Return the edges whose start and end no other edge claims."""
     starts, ends = [before for before, _ in edges], [after for _, after in edges]
     if len(set(starts)) == len(set(ends)) == len(edges):
         return edges
@@ -113,7 +113,7 @@ def _undisputed(edges: list[Edge]) -> list[Edge]:
 
 
 def _runs(chunks: Mapping[str, Chunk], followers: Mapping[str, str], preceded: set[str]) -> list[Passage]:
-    """Follow the links from every start; what is left over are rings."""
+    """Follow the links from every start; what remains are rings."""
     passages: list[Passage] = []
     placed: set[str] = set()
 

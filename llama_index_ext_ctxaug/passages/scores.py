@@ -1,4 +1,4 @@
-"""The score rules: which of two scores is better, and what score a neighbor gets."""
+"""Rules for comparing, deriving and combining scores."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ PassageScore = Literal["best", "mean", "reciprocal_rank_sum"]
 
 
 def score_key(score: float | None) -> tuple[bool, float]:
-    """A sort key for scores: None and NaN rank below every number; 0.0 and negatives are scores."""
+    """Return a sort key for a score: None and NaN rank below every number, 0.0 and negative ones included."""
     if score is None or math.isnan(score):
         return (False, 0.0)
     return (True, score)
 
 
 def best_first(chunk: Chunk) -> tuple[bool, float, int]:
-    """A sort key for chunks: the best score first, then the first rank."""
+    """Return a sort key for a chunk: best score first, then lowest rank."""
     scored, score = score_key(chunk.score)
     return (not scored, -score, chunk.rank)
 
 
 def neighbor_score(score: float | None, hops: int, rule: NeighborScore, decay: float) -> float | None:
-    """The score of a node that was reached from a hit.
+    """Derive the score of a neighbor from that of its hit.
 
     Args:
         score: the hit's score.
-        hops: links between hit and node, at least 1.
-        rule: "none" gives None, "inherit" the hit's score, "decay" the hit's score lowered with
+        hops: number of links between hit and neighbor, at least 1.
+        rule: "none" for None, "inherit" for the hit's score, "decay" for the hit's score lowered with
             each hop.
-        decay: factor for each hop, in (0, 1]; a negative score (a logit) is divided by it, so that
+        decay: factor for each hop, in (0, 1]. A negative score (a logit) is divided by it, so that
             a neighbor never ranks above its hit.
 
     Returns:
@@ -49,37 +49,37 @@ def neighbor_score(score: float | None, hops: int, rule: NeighborScore, decay: f
     factor = decay**hops
     if score >= 0:
         return score * factor
-    lowest = -sys.float_info.max  # a number that a following postprocessor and JSON can handle
+    lowest = -sys.float_info.max  # finite, for JSON and following postprocessors
     return max(score / factor, lowest) if factor else lowest
 
 
 def merged_score(scores: Iterable[float | None], rule: MergedScore) -> float | None:
-    """The score of a node that takes the place of others; those without a score have no say.
+    """Combine the scores of nodes that one node replaces; None and NaN are left out.
 
     Args:
-        scores: the scores of what it takes the place of; their order does not matter.
-        rule: "max" gives the best, "mean" the mean.
+        scores: the scores, in any order.
+        rule: "max" for the best, "mean" for the mean.
 
     Returns:
-        The score; None where none of them has one.
+        The score; None if no node has one.
     """
     scored = [score for score in scores if score is not None and not math.isnan(score)]
     if not scored:
         return None
-    # Sorted, so that the mean does not depend on their order; `fsum` refuses infinite scores.
+    # Sorting makes the mean independent of their order; `fsum` refuses infinite scores.
     return max(scored) if rule == "max" else sum(sorted(scored)) / len(scored)
 
 
 def passage_score(hits: Sequence[tuple[float | None, int]], rule: PassageScore) -> float | None:
-    """The score of a passage from those of its hits.
+    """Combine the scores of a passage's hits.
 
     Args:
-        hits: score and rank (from 0) of each hit in it.
-        rule: "best" is the best score and "mean" the mean, both over the hits that have a score;
-            "reciprocal_rank_sum" adds up 1 / (rank + 1), as RAGLite does for its chunk spans.
+        hits: score and rank (from 0) of each hit.
+        rule: "best" for the best score and "mean" for the mean, both over the hits that have a score;
+            "reciprocal_rank_sum" for the sum of 1 / (rank + 1), as RAGLite scores its chunk spans.
 
     Returns:
-        The score; None where there is no hit, or none with a score.
+        The score; None if no hit has one.
     """
     if not hits:
         return None
