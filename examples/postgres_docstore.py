@@ -1,11 +1,11 @@
-"""Ingests into Postgres and queries from a second process that holds nothing but the retriever's index.
+"""Ingest into Postgres and query from a second process that holds only the retriever's index.
 
     python examples/postgres_docstore.py                          # starts a server of its own (extra `test`)
     python examples/postgres_docstore.py --url postgresql://user:password@localhost/database
     python examples/postgres_docstore.py --question "What does the with statement do?"
 
 The chunks, with their links, live in Postgres; the index of the retriever (BM25 here, a vector store as
-well) knows no neighbors. The texts are those of the Python language reference that CPython carries.
+well) holds no neighbors. The texts are those of the Python language reference that CPython carries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUESTION = "What happens when a generator function is called?"
 
 
 def main() -> None:
-    """Ingest, then query in another process; or query alone, which is what that process does."""
+    """Ingest and query in another process; with --index, query only."""
     logging.getLogger("bm25s").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--url", help="Postgres to use; without it a server is started for the run")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def open_docstore(url: str) -> PostgresDocumentStore:
-    """The docstore, as each process opens it."""
+    """Open the docstore, as each process does."""
     kvstore = PostgresKVStore(
         table_name="language_reference",
         connection_string=url.replace("postgresql:", "postgresql+psycopg2:"),
@@ -85,7 +85,7 @@ async def query(url: str, index: str, question: str) -> None:
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """The server's URL: the one that was given, or that of a server which runs as long as it is used."""
+    """Yield the given URL, or that of a server started for the run."""
     if url:
         yield url
         return

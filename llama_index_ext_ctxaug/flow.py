@@ -120,17 +120,19 @@ class SideBySide(Generic[T]):
                 pool.shutdown(wait=False, cancel_futures=True)
 
     async def arun(self) -> list[T]:
-        """Drive each flow in a task; an error or a cancellation ends the others too."""
-        slots = asyncio.Semaphore(self.limit)
+        """Drive the flows in at most `limit` tasks; an error or a cancellation ends the others too."""
+        waiting = iter(enumerate(self.flows))
+        results: dict[int, T] = {}
 
-        async def drive(flow: Flow[T]) -> T:
-            async with slots:
-                return await arun(flow)
+        async def drive() -> None:
+            for place, flow in waiting:
+                results[place] = await arun(flow)
 
-        tasks = [asyncio.ensure_future(drive(flow)) for flow in self.flows]
+        tasks = [asyncio.ensure_future(drive()) for _ in range(min(self.limit, len(self.flows)))]
         try:
-            return await asyncio.gather(*tasks)
+            await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        return [results[place] for place in range(len(self.flows))]

@@ -7,19 +7,19 @@ The first strategy that the store offers is used: a bulk read of its key-value s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import bulk_read_of
-from llama_index_ext_ctxaug.docstores.concurrency import wait_in_thread
-from llama_index_ext_ctxaug.docstores.store_call import StoreCall, log_once
+from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread, log_once
 from llama_index_ext_ctxaug.docstores.strategies import InBulk, ManyAtOnce, OneByOne, Records
-from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
+from llama_index_ext_ctxaug.docstores.threads import wait_in_thread
+from llama_index_ext_ctxaug.flow import Flow, Step, arun, ask, run
 
 T = TypeVar("T")
 
@@ -79,63 +79,41 @@ class ReadStep:
 
     def _read(self) -> Flow[Records]:
         bulk = bulk_read_of(self.docstore)
+        # Without an async bulk read, the store's other async methods may block the event loop too.
+        sync_only = bulk is not None and bulk.aread is None
         records = None
         if bulk is not None and (self.node_ids or self.document_ids):
             in_bulk = InBulk(self.docstore, bulk, self.node_ids, self.document_ids)
-            records = yield from self._unless_missing(
-                "it is read without bulk reads", in_bulk.read, in_bulk.aread if bulk.aread else None
-            )
+            records = yield from self._if_implemented("it is read without bulk reads", in_bulk, sync_only)
         if records is None:
             nodes = yield from self._nodes()
             records = Records(nodes, (yield from self._documents()))
         if self.all_documents:
-            # Without an async bulk read, the store's other async methods may block the event loop too.
-            awaitable = bulk is None or bulk.aread is not None
-            everything = yield from self._unless_missing(
-                "its documents are unknown",
-                self.docstore.get_all_ref_doc_info,
-                self.docstore.aget_all_ref_doc_info if awaitable else None,
-            )
-            records = records._replace(all_documents=everything or {})
+            everything = Call(self.docstore.get_all_ref_doc_info, self.docstore.aget_all_ref_doc_info)
+            found = yield from self._if_implemented("its documents are unknown", everything, sync_only)
+            records = records._replace(all_documents=found or {})
         return records
 
     def _nodes(self) -> Flow[Mapping[str, BaseNode]]:
-        """Read the nodes; the store may have a multi-node read in one of the two ways only."""
-        store = self.docstore
-        many = ManyAtOnce(store)
-        singly = OneByOne(
-            store,
-            partial(store.get_node, raise_error=False),
-            partial(store.aget_node, raise_error=False),
-            self.max_concurrency,
-        )
-        sync = many if _overrides(store.get_nodes, BaseDocumentStore.get_nodes) else singly
-        async_ = many if _overrides(store.aget_nodes, BaseDocumentStore.aget_nodes) else singly
-        nodes = yield from self._call(partial(sync.read, self.node_ids), partial(async_.aread, self.node_ids))
+        store, ids = self.docstore, self.node_ids
+        get, aget = partial(store.get_node, raise_error=False), partial(store.aget_node, raise_error=False)
+        step = ManyAtOnce(store, ids, OneByOne(store, ids, get, aget, self.max_concurrency))
+        nodes = yield from self._ask(step)
         return {node.node_id: node for node in nodes if node is not None}
 
     def _documents(self) -> Flow[Mapping[str, RefDocInfo]]:
         store, ids = self.docstore, self.document_ids
-        singly = OneByOne(store, store.get_ref_doc_info, store.aget_ref_doc_info, self.max_concurrency)
-        found = yield from self._unless_missing(
-            "the order of its documents is unknown", partial(singly.read, ids), partial(singly.aread, ids)
-        )
-        return {id_: info for id_, info in zip(ids, found or (), strict=False) if info is not None}
+        step = OneByOne(store, ids, store.get_ref_doc_info, store.aget_ref_doc_info, self.max_concurrency)
+        found = yield from self._if_implemented("the order of its documents is unknown", step)
+        return {id_: info for id_, info in zip(ids, found or [None] * len(ids), strict=True) if info}
 
-    def _unless_missing(
-        self, what: str, sync: Callable[[], T], async_: Callable[[], Awaitable[T]] | None
-    ) -> Flow[T | None]:
-        """Make a call that the store may not implement; log that and return None in this case."""
+    def _if_implemented(self, what: str, step: Step[T], sync_only: bool = False) -> Flow[T | None]:
+        """Run a step; log it and return None where the store does not implement what it calls."""
         try:
-            return (yield from self._call(sync, async_))
+            return (yield from self._ask(step, sync_only))
         except NotImplementedError as error:
             log_once(self.docstore, what, error)
             return None
 
-    def _call(self, sync: Callable[[], T], async_: Callable[[], Awaitable[T]] | None) -> Flow[T]:
-        return ask(StoreCall(self.docstore, sync, async_, may_hang=self.timeout is not None))
-
-
-def _overrides(method: Any, core: Any) -> bool:
-    """True if a method reads many nodes in its own way, not in core's loop of single reads."""
-    return getattr(method, "__func__", None) is not core
+    def _ask(self, step: Step[T], sync_only: bool = False) -> Flow[T]:
+        return ask(OrInThread(step, self.docstore, sync_only, may_hang=self.timeout is not None))

@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 
-from llama_index_ext_ctxaug.docstores.concurrency import in_thread
 from llama_index_ext_ctxaug.docstores.event_loops import of_another_loop
+from llama_index_ext_ctxaug.docstores.threads import in_thread
+from llama_index_ext_ctxaug.flow import Step
 
 logger = logging.getLogger(__name__)
 
@@ -20,35 +21,51 @@ _logged: set[str] = set()
 
 
 @dataclass(frozen=True)
-class StoreCall(Generic[T]):
-    """The step that makes one call of a store.
+class Call(Generic[T]):
+    """The step that makes one call, in its sync or its async form."""
 
-    Attributes:
-        docstore: the store, for log messages.
-        sync: the call in its sync form.
-        async_: the same in its async form; None to run `sync` in a thread.
-        may_hang: whether such a thread must be one that can be abandoned.
-    """
-
-    docstore: BaseDocumentStore
     sync: Callable[[], T]
-    async_: Callable[[], Awaitable[T]] | None
-    may_hang: bool = False
+    async_: Callable[[], Awaitable[T]]
 
     def run(self) -> T:
         """Make the sync call."""
         return self.sync()
 
     async def arun(self) -> T:
-        """Make the async call, or the sync one in a thread."""
-        if self.async_ is not None:
+        """Make the async call."""
+        return await self.async_()
+
+
+@dataclass(frozen=True)
+class OrInThread(Generic[T]):
+    """Another step, run in a thread where the store's async side does not work.
+
+    Attributes:
+        step: the step to run.
+        docstore: the store, for log messages.
+        sync_only: whether the store is known to have no async side.
+        may_hang: whether the thread must be one that can be abandoned.
+    """
+
+    step: Step[T]
+    docstore: BaseDocumentStore
+    sync_only: bool = False
+    may_hang: bool = False
+
+    def run(self) -> T:
+        """Run the step in the calling thread."""
+        return self.step.run()
+
+    async def arun(self) -> T:
+        """Run the step with the store's async side, or in a thread."""
+        if not self.sync_only:
             try:
-                return await self.async_()
+                return await self.step.arun()
             except Exception as error:
                 if not _lacks_async_side(error):
                     raise
                 log_once(self.docstore, "its async reads run in a thread", error)
-        return await in_thread(self.sync, may_hang=self.may_hang)
+        return await in_thread(self.step.run, may_hang=self.may_hang)
 
 
 def _lacks_async_side(error: Exception) -> bool:

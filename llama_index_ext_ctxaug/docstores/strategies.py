@@ -1,10 +1,14 @@
-"""The three ways to read many records: in bulk, by the store's own `get_nodes`, one by one side by side."""
+"""Three ways to read many records: in bulk, with the store's own `get_nodes`, one by one side by side.
+
+Each is a step, with its result for sync and async.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from json import JSONDecodeError
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,9 +17,9 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, Values, private
-from llama_index_ext_ctxaug.docstores.concurrency import in_tasks, in_threads
 from llama_index_ext_ctxaug.docstores.decoding import decode, decode_document, decode_node, warn_unreadable
-from llama_index_ext_ctxaug.docstores.store_call import log_once
+from llama_index_ext_ctxaug.docstores.store_call import Call, log_once
+from llama_index_ext_ctxaug.flow import Flow, SideBySide, Step, arun, ask, run
 
 T = TypeVar("T")
 
@@ -43,7 +47,7 @@ class InBulk:
     node_ids: Sequence[str]
     document_ids: Sequence[str]
 
-    def read(self) -> Records:
+    def run(self) -> Records:
         """Read in the calling thread.
 
         Raises:
@@ -51,13 +55,14 @@ class InBulk:
         """
         return self._records(self.bulk.read(*self._arguments()))
 
-    async def aread(self) -> Records:
-        """Read with the store's async side, which the bulk read must have.
+    async def arun(self) -> Records:
+        """Read with the store's async side.
 
         Raises:
-            NotImplementedError: this store cannot be read in bulk, or has no async client.
+            NotImplementedError: this store cannot be read in bulk, or has no async side.
         """
-        assert self.bulk.aread is not None
+        if self.bulk.aread is None:
+            raise NotImplementedError("its bulk read is sync only")
         return self._records(await self.bulk.aread(*self._arguments()))
 
     def _arguments(self) -> tuple[Any, dict[str, Sequence[str]]]:
@@ -80,17 +85,28 @@ class InBulk:
 
 @dataclass(frozen=True)
 class ManyAtOnce:
-    """Read nodes with the store's own `get_nodes`."""
+    """Read nodes with the store's own `get_nodes`; the sync or the async form may be missing."""
 
     docstore: BaseDocumentStore
+    ids: list[str]
+    otherwise: Step[Sequence[BaseNode | None]]
 
-    def read(self, ids: list[str]) -> Sequence[BaseNode | None]:
+    def run(self) -> Sequence[BaseNode | None]:
         """Read in the calling thread."""
-        return self.docstore.get_nodes(ids, raise_error=False) if ids else ()
+        if not _overrides(self.docstore.get_nodes, BaseDocumentStore.get_nodes):
+            return self.otherwise.run()
+        return self.docstore.get_nodes(self.ids, raise_error=False) if self.ids else ()
 
-    async def aread(self, ids: list[str]) -> Sequence[BaseNode | None]:
+    async def arun(self) -> Sequence[BaseNode | None]:
         """Read with the store's async side."""
-        return await self.docstore.aget_nodes(ids, raise_error=False) if ids else ()
+        if not _overrides(self.docstore.aget_nodes, BaseDocumentStore.aget_nodes):
+            return await self.otherwise.arun()
+        return await self.docstore.aget_nodes(self.ids, raise_error=False) if self.ids else ()
+
+
+def _overrides(method: Any, core: Any) -> bool:
+    """True if a method reads many nodes in its own way, not in core's loop of single reads."""
+    return getattr(method, "__func__", None) is not core
 
 
 @dataclass(frozen=True)
@@ -99,54 +115,48 @@ class OneByOne(Generic[T]):
 
     Attributes:
         docstore: the store, for log messages.
-        one: read the record of an id.
+        ids: keys of the records.
+        one: read the record of a key.
         aone: the same as a coroutine.
         limit: maximum reads at a time.
     """
 
     docstore: BaseDocumentStore
+    ids: list[str]
     one: Callable[[str], T | None]
     aone: Callable[[str], Awaitable[T | None]]
     limit: int
 
-    def read(self, ids: list[str]) -> list[T | None]:
+    def run(self) -> list[T | None]:
         """Read in the calling thread, or in several."""
-        start = time.perf_counter()
-        first = [self._one(id_) for id_ in ids[:1]]
-        rest = ids[1:]
-        if self.limit > 1 and _pays(start, rest):
-            try:
-                return first + in_threads(self._one, rest, self.limit)
-            except Exception as error:
-                # A client may serve one thread only. A store that is out of reach fails here once more.
-                results = first + [self._one(id_) for id_ in rest]
-                log_once(self.docstore, "it is read in one thread (as max_concurrency=1 does)", error)
-                return results
-        return first + [self._one(id_) for id_ in rest]
+        return run(self._flow(retry=True))
 
-    async def aread(self, ids: list[str]) -> list[T | None]:
-        """Read with the store's async side, in several tasks where it is slow."""
-        start = time.perf_counter()
-        first = [await self._aone(id_) for id_ in ids[:1]]
-        rest = ids[1:]
-        if _pays(start, rest):
-            return first + await in_tasks(self._aone, rest, self.limit)
-        return first + [await self._aone(id_) for id_ in rest]
+    async def arun(self) -> list[T | None]:
+        """Read with the store's async side, in one task or in several."""
+        return await arun(self._flow(retry=False))
 
-    def _one(self, id_: str) -> T | None:
+    def _flow(self, *, retry: bool) -> Flow[list[T | None]]:
+        results: list[T | None] = []
+        failed = None
+        start = time.perf_counter()
+        for place, id_ in enumerate(self.ids):
+            if place == 1 and self.limit > 1 and time.perf_counter() - start >= SLOW_READ:
+                rest = [self._read(id_) for id_ in self.ids[1:]]
+                try:
+                    return results + (yield from ask(SideBySide(rest, self.limit)))
+                except Exception as error:
+                    if not retry:
+                        raise
+                    # A client may serve one thread only. A store that is out of reach fails below again.
+                    failed = error
+            results.append((yield from self._read(id_)))
+        if failed:
+            log_once(self.docstore, "it is read in one thread (as max_concurrency=1 does)", failed)
+        return results
+
+    def _read(self, id_: str) -> Flow[T | None]:
         try:
-            return self.one(id_)
+            return (yield from ask(Call(partial(self.one, id_), partial(self.aone, id_))))
         except _UNREADABLE as error:
             warn_unreadable(id_, error)
             return None
-
-    async def _aone(self, id_: str) -> T | None:
-        try:
-            return await self.aone(id_)
-        except _UNREADABLE as error:
-            warn_unreadable(id_, error)
-            return None
-
-
-def _pays(start: float, rest: Sequence[str]) -> bool:
-    return len(rest) > 1 and time.perf_counter() - start >= SLOW_READ

