@@ -1,8 +1,8 @@
-"""Windows of neighboring hits made one text: where each stands in it."""
+"""Find which windows of one document overlap, and their places in the merged text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
@@ -11,10 +11,10 @@ from llama_index_ext_ctxaug.passages.joining import without_spaces
 from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP, common_length
 
 MAX_GAP = 2
-"""Most characters of white space between windows that touch; none in scripts without spaces."""
+"""Maximum characters of white space between windows that touch; none in scripts without spaces."""
 
 MAX_ADDED = 32
-"""Most characters that a parser adds to a window, such as a space between each two sentences."""
+"""Maximum characters that a parser adds to a window, such as a space between each two sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class MetadataWindow:
         text: the window.
         own: the hit's own text.
         start: first character of the hit's own text in the document; None if unknown.
-        previous_id: what the hit's PREVIOUS names.
-        next_id: what the hit's NEXT names.
+        previous_id: id under the hit's PREVIOUS.
+        next_id: id under the hit's NEXT.
         node_id: the hit's id.
     """
 
@@ -39,7 +39,7 @@ class MetadataWindow:
 
     @property
     def own_place(self) -> int | None:
-        """Where the hit's own text stands in the window; None where that is not clear."""
+        """Place of the hit's own text in the window; None if it is not there once."""
         own = self.own.strip()
         place = self.text.find(own) if own else -1
         if place < 0 or self.text.find(own, place + 1) >= 0:
@@ -53,7 +53,7 @@ class MetadataWindow:
 
     @property
     def document_place(self) -> int | None:
-        """First character of the window in the document, if the window is a slice of it."""
+        """First character of the window in the document, if the window is a slice of it; else None."""
         place, start = self.own_place, self.own_start
         return None if place is None or start is None else start - place
 
@@ -65,18 +65,22 @@ class Placed(NamedTuple):
     start: int
 
 
+_Groups = Mapping[int, tuple[MetadataWindow, list[Placed]]]
+"""Merged windows by number, each with the windows in it."""
+
+
 def merge_windows(windows: Sequence[MetadataWindow]) -> list[list[Placed]]:
     """Group the windows of one document that overlap or touch.
 
-    Where all hits have offsets, their order is the reading order, and windows that touch (at most
-    `MAX_GAP` characters between them) are merged too. Else the windows are put in line by their own texts,
-    those first that share most.
+    If all hits have offsets, these give the reading order, and windows that touch (at most `MAX_GAP`
+    characters between them) are merged too. Otherwise the texts give it: windows that share most are
+    merged first.
 
     Args:
         windows: the windows, in any order.
 
     Returns:
-        The groups, each in reading order; every window stands in exactly one of them.
+        The groups, each in reading order; every window is in exactly one of them.
     """
     if all(window.start is not None for window in windows):
         order = sorted(range(len(windows)), key=lambda number: (windows[number].start or 0, number))
@@ -86,7 +90,7 @@ def merge_windows(windows: Sequence[MetadataWindow]) -> list[list[Placed]]:
 
 def _in_line(windows: Sequence[MetadataWindow], order: Sequence[int]) -> list[list[Placed]]:
     groups: list[list[Placed]] = []
-    reach = 0  # number of the window that ends last in the group
+    reach = 0  # the window that ends last in the group
     for number in order:
         if groups:
             before = next(placed for placed in groups[-1] if placed.number == reach)
@@ -102,72 +106,43 @@ def _in_line(windows: Sequence[MetadataWindow], order: Sequence[int]) -> list[li
 
 
 def _assembled(windows: Sequence[MetadataWindow]) -> list[list[Placed]]:
-    places = {
-        (first, second): place
-        for first, second in permutations(range(len(windows)), 2)
-        if (place := _place(windows[first], windows[second])) is not None
-    }
-    inside = _contained(windows, places)
-    whole = [number for number in range(len(windows)) if number not in inside]
-    groups = _chained(windows, whole, places)
-    for number, container in inside.items():
-        group, start = next((g, placed.start) for g in groups for placed in g if placed.number == container)
-        group.append(Placed(number, start + places[container, number]))
-    for group in groups:
+    """Merge two by two, those first that share most, until no two share text."""
+    groups = {number: (window, [Placed(number, 0)]) for number, window in enumerate(windows)}
+    places = _places(groups, permutations(groups, 2))
+    while places:
+        first, second = min(places, key=lambda pair: (-_shared(groups, pair, places[pair]), pair))
+        place = places[first, second]
+        (one, members), (two, others) = groups[first], groups.pop(second)
+        moved = [Placed(number, start + place) for number, start in others]
+        groups[first] = (_merged(one, two, place), [*members, *moved])
+        places = {pair: place for pair, place in places.items() if not {first, second} & set(pair)}
+        rest = [number for number in groups if number != first]
+        places |= _places(groups, [*((first, other) for other in rest), *((other, first) for other in rest)])
+    for _, group in groups.values():
         group.sort(key=lambda placed: (placed.start + (windows[placed.number].own_place or 0), placed.number))
-    return groups
+    return [group for _, group in groups.values()]
 
 
-def _contained(windows: Sequence[MetadataWindow], places: Mapping[tuple[int, int], int]) -> dict[int, int]:
-    """Windows that lie in another one, and the largest of those; the larger ones first."""
-    inside: dict[int, int] = {}
-    by_size = sorted(range(len(windows)), key=lambda number: (-len(windows[number].text), number))
-    for rank, number in enumerate(by_size):
-        size = len(windows[number].text)
-        for larger in by_size[:rank]:
-            place = places.get((larger, number))
-            if place is not None and place + size <= len(windows[larger].text):
-                inside[number] = larger
-                break
-    return inside
+def _places(groups: _Groups, pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    found = ((pair, _place(groups[pair[0]][0], groups[pair[1]][0])) for pair in pairs)
+    return {pair: place for pair, place in found if place is not None}
 
 
-def _chained(
-    windows: Sequence[MetadataWindow], numbers: Sequence[int], places: Mapping[tuple[int, int], int]
-) -> list[list[Placed]]:
-    """Put each window behind the one that it shares most with."""
-    pairs = sorted(
-        (place - len(windows[first].text), first, second)
-        for (first, second), place in places.items()
-        if first in numbers and second in numbers
+def _shared(groups: _Groups, pair: tuple[int, int], place: int) -> int:
+    first, second = (groups[number][0].text for number in pair)
+    return min(len(first) - place, len(second))
+
+
+def _merged(first: MetadataWindow, second: MetadataWindow, place: int) -> MetadataWindow:
+    added = second.text[len(first.text) - place :]
+    next_id = second.next_id if added else first.next_id
+    return MetadataWindow(
+        first.text + added, own="", node_id="", previous_id=first.previous_id, next_id=next_id
     )
-    followers: dict[int, int] = {}
-    first_of = {number: number for number in numbers}
-    last_of = dict(first_of)
-    for _, first, second in pairs:
-        if first in followers or first_of[second] != second or first_of[first] == second:
-            continue
-        followers[first] = second
-        start, end = first_of[first], last_of[second]
-        first_of[second] = first_of[end] = start
-        last_of[start] = end
-    followed = set(followers.values())
-    return [list(_line(n, followers, places)) for n in numbers if n not in followed]
-
-
-def _line(
-    number: int, followers: Mapping[int, int], places: Mapping[tuple[int, int], int]
-) -> Iterator[Placed]:
-    start = 0
-    yield Placed(number, start)
-    while number in followers:
-        start += places[number, followers[number]]
-        number = followers[number]
-        yield Placed(number, start)
 
 
 def _place(first: MetadataWindow, second: MetadataWindow) -> int | None:
-    """Where in the first window's text the second begins; None where they have nothing in common."""
+    """Return where in the first window's text the second begins; None if they share nothing."""
     place = _place_by_offsets(first, second)
     if place is not None:
         return place
@@ -176,7 +151,7 @@ def _place(first: MetadataWindow, second: MetadataWindow) -> int | None:
 
 
 def _may_stand(first: MetadataWindow, second: MetadataWindow, place: int) -> bool:
-    """Whether offsets allow what equal text suggests: phrases that come again are far apart."""
+    """Return False if offsets contradict an overlap by text: repeated phrases are far apart."""
     if first.start is None or second.start is None:
         return True
     if abs(second.start - first.start) > len(first.text) + len(second.text):
@@ -205,7 +180,7 @@ def _place_by_text(first: MetadataWindow, second: MetadataWindow) -> int | None:
     if len(second.text) >= MIN_OVERLAP and second.text in first.text:
         return first.text.index(second.text)
     if second.node_id == first.next_id or first.node_id == second.previous_id:
-        # Each of two linked hits stands in the window of the other, however short they are.
+        # Each of two linked hits is in the window of the other, however short it is.
         return _place_of_short(first.text, second.text)
     return None
 
