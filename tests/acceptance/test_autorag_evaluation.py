@@ -1,4 +1,4 @@
-"""What AutoRAG's users expect of evaluating, filtering and choosing passage augmenters."""
+"""Evaluating, filtering and choosing passage augmenters, as AutoRAG's users expect it."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ RESULTS = {"a": hits(NODES, [1, 5], [0.8, 0.1]), "b": hits(NODES, [3, 9], [0.2, 
 ASKED = [Question(text, text, ((NODES[place].node_id,),)) for text, place in (("a", 2), ("b", 4))]
 
 
-def test_ar_06_pass_module() -> None:
-    """The pass-through gives the same contents, ids and scores that were retrieved."""
+def test_the_pass_module() -> None:
+    """The pass-through returns the contents, ids and scores that were retrieved."""
     seen: dict[str, list[NodeWithScore]] = {}
 
     def keep(outcome: Outcome) -> float:
@@ -66,8 +66,8 @@ def test_ar_06_pass_module() -> None:
     assert blocks == [[0.8, 0.1], [0.2, 0.1]]
 
 
-def test_ar_05_two_for_each_question() -> None:
-    """The next chunk, scored by embeddings, two kept: scores fall, ids and contents are the corpus's."""
+def test_two_nodes_for_each_question() -> None:
+    """The next chunk and the two nearest by embedding: falling scores over the corpus's texts."""
     seen: list[list[NodeWithScore]] = []
 
     def keep(outcome: Outcome) -> float:
@@ -89,8 +89,8 @@ def test_ar_05_two_for_each_question() -> None:
         assert scores == sorted(scores, reverse=True)
 
 
-def test_ar_07_run_of_a_file(tmp_path: Path) -> None:
-    """A run with prev-next alone: summary, parameters, time, best flag, metrics before and after."""
+def test_a_run_of_a_file(tmp_path: Path) -> None:
+    """A run writes a summary, parameters, time, a best flag and metrics before and after."""
     docs, out = tmp_path / "docs", tmp_path / "out"
     docs.mkdir()
     paragraphs = [
@@ -132,8 +132,8 @@ def test_ar_07_run_of_a_file(tmp_path: Path) -> None:
     assert float(before["retrieval_recall"]) < float(row["retrieval_recall"])
 
 
-def test_ar_08_windows_and_contents_are_measured_as_sent() -> None:
-    """What is measured is the window where metadata hold one, and the content where they do not."""
+def test_windows_and_contents_are_measured_as_sent() -> None:
+    """Metrics see the window where the metadata holds one, and the content elsewhere."""
     nodes = [
         NodeWithScore(node=TextNode(text="short", metadata={"window": "a longer window"})),
         NodeWithScore(node=TextNode(text="plain")),
@@ -149,15 +149,15 @@ def test_ar_08_windows_and_contents_are_measured_as_sent() -> None:
     assert texts == [["short", "plain"], ["a longer window", "plain"]]
 
 
-def test_ar_09_speed_filter() -> None:
-    """Values 1 to 4 under a limit of 3 leave the first three, and their labels go along."""
+def test_the_speed_filter() -> None:
+    """A limit of 3 keeps the items with the values 1 to 3, and their labels."""
     items = [("m1", "one"), ("m2", "two"), ("m3", "three"), ("m4", "four")]
     assert filter_by_threshold(items, [1, 2, 3, 4], 3) == (items[:3], True)
 
 
 @pytest.mark.parametrize("strategy", ["mean", "rank", "normalize_mean"])
-def test_ar_11_strategies(strategy: str) -> None:
-    """Of three results with rising means the third wins under every strategy, by its label."""
+def test_the_strategies(strategy: str) -> None:
+    """Of three results with rising means the third wins under every strategy."""
     means = {f"m{n}": {"f1": n / 10, "recall": n / 5} for n in (1, 2, 3)}
     marks = mark(means, strategy)
     assert max(marks, key=marks.__getitem__) == "m3"
@@ -168,8 +168,8 @@ def test_ar_11_strategies(strategy: str) -> None:
     assert choose(candidates, "m1", strategy=strategy).winner == "m3"
 
 
-def test_ar_13_groups() -> None:
-    """Ground truth [[4,5],[6,7],[8]] and the result 6,x,y,z: recall 1/3, precision 1/4, F1 2/7."""
+def test_groups_of_ground_truth() -> None:
+    """Ground truth [[4,5],[6,7],[8]] and the result 6,x,y,z give recall 1/3, precision 1/4 and F1 2/7."""
     question = Question("q", "?", (("4", "5"), ("6", "7"), ("8",)))
     result = Outcome(question, [], [NodeWithScore(node=TextNode(id_=id_, text="")) for id_ in "6xyz"])
     assert RetrievalRecall().score(result) == pytest.approx(1 / 3)
@@ -177,7 +177,7 @@ def test_ar_13_groups() -> None:
     assert RetrievalF1().score(result) == pytest.approx(2 / 7)
 
 
-def test_ar_14_no_ground_truth() -> None:
+def test_no_ground_truth() -> None:
     """A question without expected ids has no score and does not count in the mean."""
     asked = [ASKED[0], Question("b", "b")]
     store = docstore_of(NODES)

@@ -79,7 +79,7 @@ def test_the_ten_windows_hold_the_answer(
 def test_a_cross_encoder_with_random_weights(
     postprocess: Postprocess, index: VectorStoreIndex, tmp_path: object
 ) -> None:
-    """SentenceTransformerRerank takes the windows and gives each a score of its own."""
+    """SentenceTransformerRerank scores each window."""
     path = tiny_cross_encoder(str(tmp_path))
     reranker = SentenceTransformerRerank(model=path, top_n=2, trust_remote_code=False, device="cpu")
     question = QUESTIONS[0][0]

@@ -1,4 +1,4 @@
-"""What users of dsRAG expect of relevant segment extraction (half-open ranges)."""
+"""Relevant segment extraction as dsRAG's users expect it, in half-open ranges."""
 
 from __future__ import annotations
 
@@ -13,20 +13,30 @@ from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 P = -0.2
 
 SUMS = [
-    pytest.param([[1, 1, 1]], [3], 5, 10, 0.5, [(0, 3, 3.0)], id="DS-01"),
-    pytest.param([[1, P, 1]], [3], 5, 10, 0.5, [(0, 3, 1.8)], id="DS-02"),
-    pytest.param([[1, P, P, P, P, P, 1]], [7], 10, 20, 0.5, [(0, 1, 1.0), (6, 7, 1.0)], id="DS-03"),
-    pytest.param([[1, P, P, P, P, P, 1]], [7], 5, 20, 0.5, [(0, 1, 1.0), (6, 7, 1.0)], id="DS-04"),
-    pytest.param([[1, 1, 1, 1]], [4], 2, 10, 0.5, [(0, 2, 2.0), (2, 4, 2.0)], id="DS-07"),
-    pytest.param([[1, 1, 1, 1]], [4], 5, 3, 0.5, [(0, 3, 3.0)], id="DS-08"),
-    pytest.param([[0.4, P, 0.3]], [3], 5, 10, 0.5, [(0, 3, 0.5)], id="DS-09 at 0.5"),
-    pytest.param([[0.4, P, 0.3]], [3], 5, 10, 0.4, [(0, 3, 0.5)], id="DS-09 at 0.4"),
-    pytest.param([[-0.1, -0.1]], [2], 5, 10, 0.5, [], id="DS-10"),
-    pytest.param([[0.9, 0.9], [0.9, 0.9]], [2], 5, 10, 0.5, [(0, 2, 1.8)], id="DS-12"),
-    pytest.param([[0, 0.7, 0]], [3], 5, 10, 0.5, [(0, 2, 0.7)], id="DS-13"),
-    pytest.param([], [], 5, 10, 0.5, [], id="DS-14 no queries"),
-    pytest.param([[]], [], 5, 10, 0.5, [], id="DS-14 no values"),
-    pytest.param([[1, 1]], [2], 5, 0, 0.5, [], id="DS-14 nothing allowed"),
+    pytest.param([[1, 1, 1]], [3], 5, 10, 0.5, [(0, 3, 3.0)], id="all good"),
+    pytest.param([[1, P, 1]], [3], 5, 10, 0.5, [(0, 3, 1.8)], id="bridges one poor chunk"),
+    pytest.param(
+        [[1, P, P, P, P, P, 1]],
+        [7],
+        10,
+        20,
+        0.5,
+        [(0, 1, 1.0), (6, 7, 1.0)],
+        id="five poor chunks are not bridged",
+    ),
+    pytest.param(
+        [[1, P, P, P, P, P, 1]], [7], 5, 20, 0.5, [(0, 1, 1.0), (6, 7, 1.0)], id="nor with a shorter maximum"
+    ),
+    pytest.param([[1, 1, 1, 1]], [4], 2, 10, 0.5, [(0, 2, 2.0), (2, 4, 2.0)], id="maximum length"),
+    pytest.param([[1, 1, 1, 1]], [4], 5, 3, 0.5, [(0, 3, 3.0)], id="maximum total"),
+    pytest.param([[0.4, P, 0.3]], [3], 5, 10, 0.5, [(0, 3, 0.5)], id="minimum reached exactly"),
+    pytest.param([[0.4, P, 0.3]], [3], 5, 10, 0.4, [(0, 3, 0.5)], id="minimum exceeded"),
+    pytest.param([[-0.1, -0.1]], [2], 5, 10, 0.5, [], id="nothing good"),
+    pytest.param([[0.9, 0.9], [0.9, 0.9]], [2], 5, 10, 0.5, [(0, 2, 1.8)], id="two queries"),
+    pytest.param([[0, 0.7, 0]], [3], 5, 10, 0.5, [(0, 2, 0.7)], id="zero may begin a segment"),
+    pytest.param([], [], 5, 10, 0.5, [], id="no queries"),
+    pytest.param([[]], [], 5, 10, 0.5, [], id="no values"),
+    pytest.param([[1, 1]], [2], 5, 0, 0.5, [], id="total of 0"),
 ]
 
 
@@ -39,7 +49,7 @@ def test_sums(
     least: float,
     expected: list[tuple[int, int, float]],
 ) -> None:
-    """The segments of the greatest sums, in the order in which they are taken."""
+    """The segments with the greatest sums come in the order in which they are chosen."""
     found = rse(values, ends, max_length=run, overall_max_length=total, minimum_value=least)
     assert [segment[:2] for segment in found] == [segment[:2] for segment in expected]
     assert [segment.value for segment in found] == pytest.approx([value for *_, value in expected])
@@ -58,8 +68,8 @@ def test_queries_take_turns() -> None:
     assert [segment[:2] for segment in found] == [(0, 1), (3, 4), (6, 7)]
 
 
-def test_ds_16_values_of_chunks() -> None:
-    """DS-16: a score decays with rank and pays the penalty; long chunks count for more, both ways."""
+def test_values_of_chunks() -> None:
+    """A score decays with rank and pays the penalty; long chunks weigh more, both ways."""
     ranking = [(0.9, 1400), (0.1, 1400), (0.7, 100)]
     balanced = rse_preset("balanced")
     found = [rse_value(score, rank, size, balanced) for rank, (score, size) in enumerate(ranking)]
@@ -67,8 +77,8 @@ def test_ds_16_values_of_chunks() -> None:
     assert rse_value(None, 0, 0, balanced) == -0.18
 
 
-def test_ds_17_unknown_preset() -> None:
-    """DS-17: a preset that does not exist is an error that names those that do."""
+def test_an_unknown_preset() -> None:
+    """An unknown preset raises an error that names the presets."""
     with pytest.raises(ConfigurationError, match="balanced, precision, find_all; got 'fast'"):
         rse_preset("fast")
     with pytest.raises(ValidationError, match="'balanced', 'precision' or 'find_all'"):

@@ -1,4 +1,4 @@
-"""LlamaIndex's hierarchy and auto-merging retriever: the same results where those are right."""
+"""LlamaIndex's hierarchy and auto-merging retriever: the same results wherever those are right."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def upstream(tree: Hierarchy, found: list[NodeWithScore], threshold: float = 0.5
 
 
 def test_levels_of_the_example_document(postprocess: Any) -> None:
-    """LI-29: 1 root, 3 children, 7 leaves; all leaves merge into the root."""
+    """The example document has 1 root, 3 children and 7 leaves, and all leaves merge into the root."""
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 128, 64], chunk_overlap=10)
     nodes = parser.get_nodes_from_documents([Document.example()])
     roots, leaves = get_root_nodes(nodes), get_leaf_nodes(nodes)
@@ -72,7 +72,7 @@ def test_levels_of_the_example_document(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("score", [0.0, 0.3, None])
 def test_a_parent_has_the_score_of_its_only_child(postprocess: Any, score: float | None) -> None:
-    """LI-30: 0.0 stays 0.0, 0.3 stays 0.3; None stays None, where LlamaIndex's recursion makes it 1.0."""
+    """0.0 stays 0.0 and 0.3 stays 0.3; None stays None, where LlamaIndex's recursion makes it 1.0."""
     tree = family()
     for rule in ("max", "mean"):
         result = postprocess(merger(tree, 0, parent_score=rule), tree.retrieved("P.0", scores=[score]))
@@ -80,7 +80,7 @@ def test_a_parent_has_the_score_of_its_only_child(postprocess: Any, score: float
 
 
 def test_half_is_not_more_than_half(postprocess: Any) -> None:
-    """LI-31: two of four children at 0.5 stay, in hand as they came."""
+    """Two of four children at a threshold of 0.5 stay, the same objects."""
     tree = family()
     found = tree.retrieved("P.0", "P.1")
     result = postprocess(merger(tree), found)
@@ -88,7 +88,7 @@ def test_half_is_not_more_than_half(postprocess: Any) -> None:
 
 
 def test_three_of_four_merge(postprocess: Any) -> None:
-    """LI-32: the parent with the mean score under "mean", the best by default."""
+    """The parent has the best score by default, and the mean under "mean"."""
     tree = family()
     found = tree.retrieved("P.0", "P.1", "P.2")
     assert ids(postprocess(merger(tree), found)) == ["P"]
@@ -97,7 +97,7 @@ def test_three_of_four_merge(postprocess: Any) -> None:
 
 
 def test_a_filled_gap_counts(postprocess: Any) -> None:
-    """LI-33: of four children the first and third: the gap between them is filled, so the parent merges."""
+    """The first and third of four children merge, since the gap between them is filled."""
     tree = family()
     found = tree.retrieved("P.0", "P.2")
     result = postprocess(merger(tree, parent_score="mean"), found)
@@ -108,14 +108,14 @@ def test_a_filled_gap_counts(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("threshold", [0.75, 0.9])
 def test_no_child_counts_twice(postprocess: Any, threshold: float) -> None:
-    """LI-35: three of four children do not exceed 0.75, though one lies between the other two."""
+    """Three of four children do not exceed 0.75, though one lies between the other two."""
     tree = family()
     result = postprocess(merger(tree, threshold), tree.retrieved("P.0", "P.2", "P.1"))
     assert ids(result) == ["P.0", "P.2", "P.1"]
 
 
 def test_a_missing_parent(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """LI-37: the children stay, with a warning; strict=True raises."""
+    """The children stay, with a warning; strict=True raises."""
     tree = family()
     tree.missing = {"P"}
     found = tree.retrieved("P.0", "P.1", "P.2")
@@ -162,7 +162,7 @@ QUERIES = [f"{name} {topics[name][300:500]}" for name in sorted(topics)[:40] if 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.34, 0.5])
 def test_the_retriever_s_results(index: VectorStoreIndex, threshold: float) -> None:
-    """Over one index and the same questions: equal but for two of its faults, each told apart."""
+    """Over one index the results equal LlamaIndex's but for two of its faults."""
     store = index.storage_context.docstore
     augmenter = AutoMergingPostprocessor(
         docstore=store, simple_ratio_thresh=threshold, parent_score="mean", fill_gaps=0
@@ -226,7 +226,7 @@ def test_fault_a_missing_score_counts_as_zero() -> None:
 
 
 def test_fault_a_child_that_was_retrieved_too_is_filled_in_again() -> None:
-    """Upstream fills in a child that was retrieved further down, counts it twice and merges three of four."""
+    """Upstream fills in a child that was retrieved too, counts it twice and merges three of four."""
     tree = family()
     names = [f"P.{place}" for place in range(4)]
     for before, after in itertools.pairwise(names):
@@ -237,7 +237,7 @@ def test_fault_a_child_that_was_retrieved_too_is_filled_in_again() -> None:
 
 
 def test_fault_gaps_depend_on_the_order_of_hits() -> None:
-    """Upstream fills gaps between hits of consecutive ranks alone; here the place in the parent decides."""
+    """Upstream fills gaps between hits of consecutive ranks alone; here positions in the parent decide."""
     tree = family(5)
     names = [f"P.{place}" for place in range(5)]
     for before, after in itertools.pairwise(names):
@@ -261,8 +261,8 @@ def test_fault_a_parent_that_lists_nothing_merges_on_one_hit() -> None:
     assert ids(merger(tree).postprocess_nodes(found)) == ["P.0"]
 
 
-def test_fault_a_retrieved_parent_stands_beside_its_child() -> None:
-    """Upstream gives out a retrieved parent and a part of it; here the parent takes the part in."""
+def test_fault_a_retrieved_parent_comes_with_its_child() -> None:
+    """Upstream returns a retrieved parent and a part of it; here the parent absorbs the part."""
     tree = family()
     found = tree.retrieved("P", "P.0")
     assert ids(upstream(tree, found)) == ["P", "P.0"]
@@ -271,7 +271,7 @@ def test_fault_a_retrieved_parent_stands_beside_its_child() -> None:
 
 @pytest.mark.parametrize("ring", ["self", "pair"])
 def test_fault_a_ring_of_parents_never_ends(postprocess: Any, ring: str) -> None:
-    """Upstream merges a parent into itself for ever; here the climb ends below the ring."""
+    """Upstream merges a parent into itself forever; here the climb ends below the ring."""
     tree = family()
     other = "P" if ring == "self" else "P.0"
     tree.nodes["P"].relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=other)

@@ -1,4 +1,4 @@
-"""What users of LlamaIndex's own prev/next postprocessor rely on (rows LI-01 to LI-25)."""
+"""LlamaIndex's own prev/next postprocessor, as its users rely on it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def places(result: list[NodeWithScore], nodes: list[TextNode]) -> list[int]:
 @pytest.mark.parametrize(
     ("mode", "num_nodes", "retrieved", "expected"),
     [
-        pytest.param("next", 2, [0], [0, 1, 2], id="LI-01"),
-        pytest.param("next", 1, [1, 2], [1, 2, 3], id="LI-02"),
-        pytest.param("previous", 1, [1, 2], [0, 1, 2], id="LI-03"),
-        pytest.param("both", 1, [2], [1, 2, 3], id="LI-04"),
-        pytest.param("both", 4, [2], [0, 1, 2, 3, 4], id="LI-05"),
-        pytest.param("both", 1, [0, 4], [0, 1, 3, 4], id="LI-06"),
-        pytest.param("both", 0, [0, 4], [0, 4], id="LI-07"),
-        pytest.param("both", 1, [3, 0], [0, 1, 2, 3, 4], id="LI-09"),
-        pytest.param("both", 1, [0, 3], [0, 1, 2, 3, 4], id="LI-10"),
-        pytest.param("previous", 1, [3, 0, 2], [0, 1, 2, 3], id="LI-12"),
-        pytest.param("both", 1, [3, 1, 3], [0, 1, 2, 3, 4], id="LI-13"),
-        pytest.param("both", 1, [], [], id="LI-14"),
+        ("next", 2, [0], [0, 1, 2]),
+        ("next", 1, [1, 2], [1, 2, 3]),
+        ("previous", 1, [1, 2], [0, 1, 2]),
+        ("both", 1, [2], [1, 2, 3]),
+        ("both", 4, [2], [0, 1, 2, 3, 4]),
+        ("both", 1, [0, 4], [0, 1, 3, 4]),
+        ("both", 0, [0, 4], [0, 4]),
+        ("both", 1, [3, 0], [0, 1, 2, 3, 4]),
+        ("both", 1, [0, 3], [0, 1, 2, 3, 4]),
+        ("previous", 1, [3, 0, 2], [0, 1, 2, 3]),
+        ("both", 1, [3, 1, 3], [0, 1, 2, 3, 4]),
+        ("both", 1, [], []),
     ],
 )
 def test_windows_over_a_chain_of_five(
@@ -49,7 +49,7 @@ def test_windows_over_a_chain_of_five(
     "wrong", [{"mode": "forward"}, {"num_nodes": -1}, {"num_previous": -1}, {"num_next": -2}, {"nodes": 3}]
 )
 def test_wrong_parameters_are_refused_at_construction(wrong: dict[str, Any]) -> None:
-    """LI-08: unknown modes, negative counts and unknown names raise, and the message says what is allowed."""
+    """Unknown modes, negative counts and unknown names raise an error that says what is allowed."""
     with pytest.raises(ValidationError) as caught:
         PrevNextNodePostprocessor(docstore=SimpleDocumentStore(), **wrong)
     assert isinstance(caught.value, ValueError)
@@ -61,14 +61,14 @@ def test_wrong_parameters_are_refused_at_construction(wrong: dict[str, Any]) -> 
 
 
 def test_one_sided_links_order_the_hits(postprocess: Any) -> None:
-    """LI-15: hits whose nodes know only NEXT stand in document order; the empty store is not needed."""
+    """Hits that know only NEXT come in document order, without reading the store."""
     nodes = linked_document(4, links="next")
     augmenter = PrevNextNodePostprocessor(docstore=SimpleDocumentStore(), num_nodes=0)
     assert places(postprocess(augmenter, hits(nodes, [3, 0, 1, 2])), nodes) == [0, 1, 2, 3]
 
 
-def test_hits_go_out_as_the_objects_that_came_in(postprocess: Any) -> None:
-    """LI-17: order changes, objects and scores (None, 0.0) do not."""
+def test_hits_are_the_same_objects(postprocess: Any) -> None:
+    """The order changes; objects and scores (None, 0.0) do not."""
     nodes = linked_document(4)
     retrieved = hits(nodes, [3, 0, 1, 2], [0.9, 0.8, None, 0.0])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=0)
@@ -79,7 +79,7 @@ def test_hits_go_out_as_the_objects_that_came_in(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("links", [{0: 0}, {0: 1, 1: 2, 2: 0}], ids=["self", "ring"])
 def test_rings_end(postprocess: Any, links: dict[int, int]) -> None:
-    """LI-19: with links to itself or in a ring, every node goes out exactly once."""
+    """With links to itself or in a ring, every node is returned exactly once."""
     nodes = linked_document(3, links="none")
     for before, after in links.items():
         nodes[before].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[after].node_id)
@@ -90,8 +90,8 @@ def test_rings_end(postprocess: Any, links: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 0, 1]])
-def test_a_contradicting_link_takes_no_place(postprocess: Any, order: list[int]) -> None:
-    """LI-20: D claims B as its previous, but B and C agree on each other: A, B, C stay together."""
+def test_a_contradicting_link_is_ignored(postprocess: Any, order: list[int]) -> None:
+    """D claims B as its previous, but B and C agree on each other: A, B, C stay together."""
     nodes = [*linked_document(3), TextNode(id_="d", text="D")]
     nodes[3].relationships = {
         NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc"),
@@ -105,9 +105,9 @@ def test_a_contradicting_link_takes_no_place(postprocess: Any, order: list[int])
 @pytest.mark.parametrize(
     ("mode", "num_nodes", "retrieved", "expected"),
     [
-        pytest.param("next", 1, {1: 0.9, 0: 0.8}, {0: 0.8, 1: 0.9, 2: None}, id="LI-21"),
-        pytest.param("both", 1, {1: 0.9, 0: 0.8}, {0: 0.8, 1: 0.9, 2: None}, id="LI-23"),
-        pytest.param("next", 2, {0: 0.8}, {0: 0.8, 1: None, 2: None}, id="LI-25"),
+        ("next", 1, {1: 0.9, 0: 0.8}, {0: 0.8, 1: 0.9, 2: None}),
+        ("both", 1, {1: 0.9, 0: 0.8}, {0: 0.8, 1: 0.9, 2: None}),
+        ("next", 2, {0: 0.8}, {0: 0.8, 1: None, 2: None}),
     ],
 )
 def test_a_hit_keeps_its_score(
@@ -117,7 +117,7 @@ def test_a_hit_keeps_its_score(
     retrieved: dict[int, float],
     expected: dict[int, float | None],
 ) -> None:
-    """A hit that is also the neighbor of another hit keeps its own score; neighbors have none by default."""
+    """A hit that is another hit's neighbor keeps its own score; neighbors have none by default."""
     nodes = linked_document(3)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode=mode, num_nodes=num_nodes)
     result = postprocess(augmenter, hits(nodes, retrieved, retrieved.values()))
@@ -129,7 +129,7 @@ def test_a_hit_keeps_its_score(
     [("previous", [0, 1, 4, 5, 6]), ("next", [1, 2, 3, 6, 7, 8]), ("both", [0, 1, 2, 3, 4, 5, 6, 7, 8])],
 )
 def test_two_hits_far_apart(postprocess: Any, mode: str, expected: list[int]) -> None:
-    """PG-03: two windows of two chunks; where they touch they are one run."""
+    """Two windows of two chunks become one run where they touch."""
     nodes = linked_document(10)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode=mode, num_nodes=2)
     assert places(postprocess(augmenter, hits(nodes, [1, 6])), nodes) == expected
@@ -137,7 +137,7 @@ def test_two_hits_far_apart(postprocess: Any, mode: str, expected: list[int]) ->
 
 @pytest.mark.parametrize("mode", ["previous", "next", "both"])
 def test_nothing_to_add(postprocess: Any, mode: str) -> None:
-    """PG-01, PG-02: nodes without links, and a document whose chunks are all hits, go out as they came."""
+    """Nodes without links, and a document whose chunks are all hits, are returned unchanged."""
     loose = [TextNode(id_=name, text=name) for name in "cab"]
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(loose), mode=mode, num_nodes=2)
     assert places(postprocess(augmenter, hits(loose, [0, 1, 2])), loose) == [0, 1, 2]

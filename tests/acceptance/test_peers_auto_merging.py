@@ -1,7 +1,7 @@
-"""Merging as users of Haystack, HiChunk, RAGFlow, Dify and LangChain know it.
+"""Merging as users of Haystack, HiChunk, RAGFlow, Dify and LangChain expect it.
 
-Without a counterpart here: Haystack's own splitter (HS-21) and order for long contexts (HS-22), HiChunk's cap
-on the number of merged parents (HC-18), ids that are uuid objects (HC-22: LlamaIndex's ids are strings).
+Without a counterpart: Haystack's own splitter and its order for long contexts, HiChunk's maximum number of
+merged parents, and ids that are uuid objects, since LlamaIndex's ids are strings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMe
 
 
 def test_threshold_bounds() -> None:
-    """HS-12: 0.5 by default, 0.7 accepted, -2 refused."""
+    """The threshold is 0.5 by default; 0.7 is accepted, -2 refused."""
     assert merger(family()).simple_ratio_thresh == 0.5
     assert AutoMergingPostprocessor(docstore=SimpleDocumentStore()).simple_ratio_thresh == 0.5
     assert merger(family(), 0.7).simple_ratio_thresh == 0.7
@@ -42,18 +42,18 @@ def test_threshold_bounds() -> None:
 
 
 def test_no_hits(postprocess: Any) -> None:
-    """HS-13, HC-10, RF-04: no hits give no nodes."""
+    """No hits give no nodes."""
     assert postprocess(merger(family()), []) == []
 
 
 def test_two_of_three_give_the_parent(postprocess: Any) -> None:
-    """HS-14: the parent alone."""
+    """Two of three children give the parent alone."""
     tree = family(3)
     assert ids(postprocess(merger(tree), tree.retrieved("P.0", "P.1"))) == ["P"]
 
 
 def test_one_of_several_stays(postprocess: Any) -> None:
-    """HS-15, HC-12: one hit stays as it came, its link to the parent intact."""
+    """One hit stays, the same object, its link to the parent intact."""
     tree = family(3)
     found = tree.retrieved("P.1")
     result = postprocess(merger(tree, 0.6), found)
@@ -63,7 +63,7 @@ def test_one_of_several_stays(postprocess: Any) -> None:
 
 
 def test_leaves_of_two_parents_stay(postprocess: Any) -> None:
-    """HS-16: a leaf of each of two parents: both stay."""
+    """One leaf of each of two parents: both stay."""
     tree = grow([[[]] * 3, [[]] * 3])
     assert ids(postprocess(merger(tree, 0.6), tree.retrieved("P.0", "Q.0"))) == ["P.0", "Q.0"]
 
@@ -74,7 +74,7 @@ def test_leaves_of_two_parents_stay(postprocess: Any) -> None:
 def test_parents_that_cannot_merge(
     postprocess: Any, caplog: pytest.LogCaptureFixture, fault: str, error: type[Exception]
 ) -> None:
-    """HS-19: such a parent's children stay and are reported, the valid one merges; strict=True raises."""
+    """Such a parent's children stay and are reported, the valid one merges; strict=True raises."""
     tree = grow([[[]] * 3, [[]] * 3])
     if fault == "not stored":
         tree.missing = {"P"}
@@ -89,7 +89,7 @@ def test_parents_that_cannot_merge(
 
 
 def test_hits_without_a_parent_stay(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """HS-19, HC-11: having no parent is no fault, even under strict=True; levels and sizes are not needed."""
+    """A hit without a parent is no fault, even with strict=True; levels and sizes are not needed."""
     tree = grow([[], [[]] * 3])
     found = tree.retrieved("P", "Q.0", "Q.1")
     for strict in (False, True):
@@ -98,7 +98,7 @@ def test_hits_without_a_parent_stay(postprocess: Any, caplog: pytest.LogCaptureF
 
 
 def test_saving_and_loading() -> None:
-    """HS-20: parameters survive a round trip; the docstore is given again."""
+    """Parameters survive a round trip; the docstore is given again."""
     tree = family()
     one = merger(tree, 0.7, inclusive=True, max_levels=2, parent_score="mean", fill_gaps=0)
     again = AutoMergingPostprocessor.from_dict(one.to_dict(), docstore=tree.store())
@@ -130,10 +130,10 @@ def sized(tree: Hierarchy, **lengths: int) -> Hierarchy:
         (["P.0", "P.1"], ["P"]),
         (["Q", "P.0", "P.1"], ["Q", "P.0", "P.1"]),
     ],
-    ids=["HC-01", "HC-02", "HC-03"],
+    ids=["one child", "two children", "two children in a full context"],
 )
 def test_the_budget_decides(postprocess: Any, names: list[str], expected: list[str]) -> None:
-    """HC-01 to HC-03: of 1000 tokens, one child is not enough, two merge at 200 used, not at 900."""
+    """Of 1000 tokens, one child is not enough; two merge with 200 used, not with 900."""
     tree = sized(grow([[[]] * 3, []]), P=300, Q=700)
     augmenter = merger(tree, merge_rule="budget", token_budget=1000)
     assert ids(postprocess(augmenter, tree.retrieved(*names))) == expected
@@ -141,7 +141,7 @@ def test_the_budget_decides(postprocess: Any, names: list[str], expected: list[s
 
 @pytest.mark.usefixtures("words_are_tokens")
 def test_a_merge_makes_the_grandparent_eligible(postprocess: Any) -> None:
-    """HC-04: the climb goes on in the same step."""
+    """The climb continues in the same call."""
     tree = sized(grow([[[[]] * 2, [[]] * 2]]), P=500, P_0=220, P_1=220)
     augmenter = merger(tree, merge_rule="budget", token_budget=2000)
     result = postprocess(augmenter, tree.retrieved("P.0.0", "P.0.1", "P.1.0", "P.1.1"))
@@ -155,7 +155,7 @@ def pairs(tree: Hierarchy, **parameters: Any) -> AutoMergingPostprocessor:
 
 
 def test_a_pair_gives_the_parent(postprocess: Any) -> None:
-    """HC-13: siblings of 0.9 and 0.7: the parent's own metadata, the best score, both children named."""
+    """Siblings give their parent with its own metadata, the best score and both children named."""
     tree = family()
     tree.nodes["P"].metadata["title"] = "Harbor"
     found = tree.retrieved("P.0", "P.1", scores=[0.9, 0.7])
@@ -167,26 +167,26 @@ def test_a_pair_gives_the_parent(postprocess: Any) -> None:
 
 
 def test_three_siblings_give_one_parent(postprocess: Any) -> None:
-    """HC-14: one parent, once."""
+    """Three siblings give one parent, once."""
     tree = family()
     assert ids(postprocess(pairs(tree), tree.retrieved("P.0", "P.3", "P.1"))) == ["P"]
 
 
-def test_interleaved_parents_stand_at_their_first_child(postprocess: Any) -> None:
-    """HC-15: A, B, A, B give A, B."""
+def test_interleaved_parents_take_their_first_child_s_position(postprocess: Any) -> None:
+    """Hits of A, B, A, B give A, B."""
     tree = grow([[[]] * 4, [[]] * 4])
     assert ids(postprocess(pairs(tree), tree.retrieved("Q.0", "P.0", "Q.2", "P.2"))) == ["Q", "P"]
 
 
-def test_three_are_asked_for(postprocess: Any) -> None:
-    """HC-16: a threshold of three refuses a pair."""
+def test_three_children_are_required(postprocess: Any) -> None:
+    """A minimum of three refuses a pair."""
     tree = family()
     found = tree.retrieved("P.0", "P.2")
     assert ids(postprocess(pairs(tree, min_children=3), found)) == ["P.0", "P.2"]
 
 
 def test_a_parent_without_text_is_refused(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """HC-17: the children of a parent without text stay, with a warning; the other parent merges."""
+    """The children of a parent without text stay, with a warning; the other parent merges."""
     tree = grow([[[]] * 2, [[]] * 2])
     tree.nodes["P"].set_content("  ")
     found = tree.retrieved("P.0", "P.1", "Q.0", "Q.1")
@@ -196,7 +196,7 @@ def test_a_parent_without_text_is_refused(postprocess: Any, caplog: pytest.LogCa
 
 
 def test_thresholds_below_two(postprocess: Any) -> None:
-    """HC-19: one is no minimum here, and zero an error; under the budget's rule one counts as two."""
+    """A minimum of one merges here and zero is an error; under the budget rule one counts as two."""
     tree = family()
     assert ids(postprocess(pairs(tree, min_children=1), tree.retrieved("P.0"))) == ["P"]
     with pytest.raises(ValueError, match="min_children"):
@@ -206,7 +206,7 @@ def test_thresholds_below_two(postprocess: Any) -> None:
 
 
 def test_inputs_stay_as_they_were(postprocess: Any) -> None:
-    """HC-20: neither the list nor the hits nor their nodes change."""
+    """The list, the hits and their nodes do not change."""
     tree = family()
     found = tree.retrieved("P.0", "P.1")
     before = [(id(hit), hit.to_dict(), hit.node.hash) for hit in found]
@@ -214,14 +214,14 @@ def test_inputs_stay_as_they_were(postprocess: Any) -> None:
     assert [(id(hit), hit.to_dict(), hit.node.hash) for hit in found] == before
 
 
-def test_others_keep_their_places(postprocess: Any) -> None:
-    """HC-21: x, A1, y, A2 give x, A, y."""
+def test_others_keep_their_positions(postprocess: Any) -> None:
+    """Hits x, A1, y, A2 give x, A, y."""
     tree = grow([[[]] * 2, [], []])
     assert ids(postprocess(pairs(tree), tree.retrieved("Q", "P.0", "R", "P.1"))) == ["Q", "P", "R"]
 
 
 def test_a_mother_and_a_chunk_without_one(postprocess: Any) -> None:
-    """RF-01: children .9 and .7 give .8 under the mean, the chunk of .5 stays; sorted by score."""
+    """Children of .9 and .7 give .8 under the mean, and the chunk of .5 stays; sorted by score."""
     tree = grow([[[]] * 2, []])
     found = tree.retrieved("Q", "P.0", "P.1", scores=[0.5, 0.9, 0.7])
     result = postprocess(merger(tree, 0, parent_score="mean"), found)
@@ -229,7 +229,7 @@ def test_a_mother_and_a_chunk_without_one(postprocess: Any) -> None:
 
 
 def test_a_missing_mother(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """RF-02: the children are kept, with a warning."""
+    """The children are kept, with a warning."""
     tree = grow([[[]] * 2, []])
     tree.missing = {"P"}
     found = tree.retrieved("P.0", "P.1", "Q")
@@ -239,7 +239,7 @@ def test_a_missing_mother(postprocess: Any, caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.parametrize("blank", ["", "  "])
 def test_a_blank_mother(postprocess: Any, blank: str) -> None:
-    """RF-03: a chunk whose parent's id is empty or blank goes out untouched."""
+    """A chunk whose parent's id is empty or blank is returned unchanged."""
     tree = family(1)
     tree.nodes["P.0"].relationships[PARENT] = RelatedNodeInfo(node_id=blank)
     found = tree.retrieved("P.0")
@@ -247,7 +247,7 @@ def test_a_blank_mother(postprocess: Any, blank: str) -> None:
 
 
 def test_children_are_listed_best_first(postprocess: Any) -> None:
-    """DF-01: a parent of .9 names its children .9 and .6, the other parent has .7."""
+    """A parent of .9 names its children of .9 and .6; the other parent has .7."""
     tree = grow([[[]] * 4, [[]] * 4])
     found = tree.retrieved("P.0", "Q.1", "P.2", scores=[0.6, 0.7, 0.9])
     first, second = postprocess(merger(tree, 0), found)
@@ -257,7 +257,7 @@ def test_children_are_listed_best_first(postprocess: Any) -> None:
 
 
 def test_a_disabled_parent(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """DF-02: a disabled parent is left out; its retrieved children stay, since hits survive."""
+    """A disabled parent is left out; its retrieved children stay, since hits survive."""
     tree = grow([[[]] * 2, [[]] * 2])
     tree.nodes["P"].metadata["disabled"] = True
     found = tree.retrieved("P.0", "Q.0")
@@ -268,7 +268,7 @@ def test_a_disabled_parent(postprocess: Any, caplog: pytest.LogCaptureFixture) -
 
 
 def test_the_parent_document_retriever(postprocess: Any) -> None:
-    """LC-01: one document, cut into chunks that name it as parent: a hit on one gives the document's text."""
+    """A hit on one chunk of a document that is its parent gives the document's text."""
     document = Document(id_="whole", text=" ".join(f"Sentence {number} on ships." for number in range(60)))
     chunks = SentenceSplitter(chunk_size=40, chunk_overlap=0).get_nodes_from_documents([document])
     for chunk in chunks:
@@ -284,7 +284,7 @@ def test_the_parent_document_retriever(postprocess: Any) -> None:
 
 @pytest.mark.parametrize(("cutoff", "count"), [(0.5, 1), (0.9, 0)])
 def test_a_cutoff_after_merging(postprocess: Any, cutoff: float, count: int) -> None:
-    """LC-03: a child of .8 gives a parent that passes a cutoff of .5, and none of .9."""
+    """A child of .8 gives a parent that passes a cutoff of .5 and fails one of .9."""
     tree = family()
     result = postprocess(merger(tree, 0), tree.retrieved("P.0", scores=[0.8]))
     assert len(SimilarityPostprocessor(similarity_cutoff=cutoff).postprocess_nodes(result)) == count

@@ -1,7 +1,4 @@
-"""What users of AutoRAG, PrivateGPT, Dify, Morphik and DocETL rely on, for sections and new scores.
-
-DF-01 (child hits raise their parent) belongs to merging children into parents, and is tested there.
-"""
+"""Sections and new scores, as users of AutoRAG, PrivateGPT, Dify, Morphik and DocETL expect them."""
 
 from __future__ import annotations
 
@@ -35,10 +32,8 @@ def autorag_corpus() -> list[TextNode]:
 
 
 @pytest.mark.parametrize(("place", "question"), [([1], "word2"), ([3], "word4 word5"), ([0, 29], "word29")])
-def test_ar_05_augment_then_score_by_embedding(
-    postprocess: Postprocess, place: list[int], question: str
-) -> None:
-    """AR-05: next neighbors, then the two nearest: falling floats, ids and texts of the corpus."""
+def test_augment_then_score_by_embedding(postprocess: Postprocess, place: list[int], question: str) -> None:
+    """Next neighbors, then the two nearest: falling floats, with ids and texts of the corpus."""
     corpus = autorag_corpus()
     grow = PrevNextNodePostprocessor(docstore=docstore_of(corpus), mode="next")
     rescore = EmbeddingRescorePostprocessor(embed_model=WordEmbedding(), top_k=2)
@@ -52,8 +47,8 @@ def test_ar_05_augment_then_score_by_embedding(
 
 
 @pytest.mark.parametrize("scores", [(0.8, 0.1), (0.2, 0.1)])
-def test_ar_06_the_pass_module(postprocess: Postprocess, scores: tuple[float, float]) -> None:
-    """AR-06: no augmentation leaves texts, ids and scores as they are (here: no neighbors are asked for)."""
+def test_the_pass_module(postprocess: Postprocess, scores: tuple[float, float]) -> None:
+    """Without neighbors, texts, ids and scores stay as they are."""
     corpus = autorag_corpus()
     found = hits(corpus, [4, 9], scores)
     result = postprocess(PrevNextNodePostprocessor(docstore=docstore_of(corpus), num_nodes=0), found)
@@ -62,8 +57,8 @@ def test_ar_06_the_pass_module(postprocess: Postprocess, scores: tuple[float, fl
     ]
 
 
-def test_pg_10_sub_sections_before_the_next_section(postprocess: Postprocess) -> None:
-    """PG-10: a hit in a section with four sub-sections grows into them, never into the next section."""
+def test_sub_sections_before_the_next_section(postprocess: Postprocess) -> None:
+    """A hit in a section with four sub-sections expands into them, never into the next section."""
     texts = (
         ["# Top\n\nThe hit."] + [f"## Sub {n}\n\nText." for n in range(4)] + ["# Forbidden\n\nText.", "Text."]
     )
@@ -80,8 +75,8 @@ def test_pg_10_sub_sections_before_the_next_section(postprocess: Postprocess) ->
     assert max(places) == 4
 
 
-def test_pg_13_tables_after_the_hit(postprocess: Postprocess) -> None:
-    """PG-13: tables that follow the hit are taken, whole, within the number of tokens."""
+def test_tables_after_the_hit(postprocess: Postprocess) -> None:
+    """Tables that follow the hit are added, whole, within the number of tokens."""
     header = "| name | value |\n|---|---|\n"
     tables = [header + "\n".join(f"| n{row} | {row} |" for row in range(20)) for _ in range(5)]
     nodes = linked_document(["The tables show it.", *(f"Table {n}:\n\n{t}" for n, t in enumerate(tables))])
@@ -92,8 +87,8 @@ def test_pg_13_tables_after_the_hit(postprocess: Postprocess) -> None:
     assert sum(added) <= 550 < sum(added) + added[0]
 
 
-def test_df_02_what_is_disabled_is_left_out(postprocess: Postprocess) -> None:
-    """DF-02: a chunk that is switched off is not added, by a filter on its metadata."""
+def test_disabled_chunks_are_left_out(postprocess: Postprocess) -> None:
+    """A filter on metadata keeps out a chunk that is switched off."""
     nodes = linked_document(["One.", "Hit.", "Off.", "Four."])
     nodes[2].metadata["enabled"] = False
     augmenter = SectionPostprocessor(
@@ -103,8 +98,8 @@ def test_df_02_what_is_disabled_is_left_out(postprocess: Postprocess) -> None:
     assert [hit.node.text for hit in result] == ["One.", "Hit."]
 
 
-def test_mo_01_pages_around_pages(postprocess: Postprocess) -> None:
-    """MO-01: pages 3 and 4 with one around: 2 to 5 once; what was added is marked, and has no score."""
+def test_pages_around_pages(postprocess: Postprocess) -> None:
+    """Pages 3 and 4 with one around give 2 to 5 once; added pages are marked and have no score."""
     pages = []
     for page in range(1, 8):
         [node] = linked_document([f"Page {page}."], source_id=f"page-{page}")
@@ -124,8 +119,8 @@ def test_mo_01_pages_around_pages(postprocess: Postprocess) -> None:
     assert all(NodeRelationship.SOURCE in hit.node.relationships for hit in result)
 
 
-def test_de_04_headings_above_a_chunk() -> None:
-    """DE-04: the path shows the headings above, not the one the chunk opens with; a later h2 ends the h3."""
+def test_headings_above_a_chunk() -> None:
+    """The path shows the headings above, not the one the chunk opens with; a later h2 ends the h3."""
     text = "# Top\n\nText.\n\n## Middle\n\nText.\n\n### Low\n\nText.\n\n## Later\n\nText."
     headings = find_headings(text)
     assert heading_path(headings, text.index("### Low")) == ("Top", "Middle")

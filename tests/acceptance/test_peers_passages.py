@@ -1,4 +1,4 @@
-"""Passages and budgets as users of Haystack, dsRAG, MacRAG, QAnything, RAGLite and PrivateGPT know them."""
+"""Passages and budgets, as users of Haystack, dsRAG, MacRAG, QAnything and other peers expect them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def passages_of(docstore: Any, num_nodes: int, **parameters: Any) -> PrevNextNod
 
 
 def test_wrong_windows_are_refused():
-    """HS-01: negative counts are refused at construction. 0 means hits alone here, as LlamaIndex has it."""
+    """Negative counts are refused at construction; 0 means hits alone, as in LlamaIndex."""
     for wrong in ({"num_nodes": -1}, {"num_previous": -1}, {"token_budget": -1}, {"max_passage_tokens": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             PrevNextNodePostprocessor(docstore=docstore_of([]), **wrong)
 
 
 def test_overlap_by_offsets(postprocess: Postprocess):
-    """HS-02: T[0:43], T[20:73] and T[43:95] become T[0:95]."""
+    """T[0:43], T[20:73] and T[43:95] become T[0:95]."""
     text = "This is a text with some words. There is a second sentence. And there is also a third sentence."
     spans = [(0, 43), (20, 73), (43, 95)]
     nodes = linked_document([text[start:end] for start, end in spans])
@@ -45,7 +45,7 @@ def test_overlap_by_offsets(postprocess: Postprocess):
 
 
 def test_window_in_document_order(postprocess: Postprocess):
-    """HS-03: hit 4 of 10, three on each side: chunks 1 to 7, offsets 11 to 77, however they are stored."""
+    """Hit 4 of 10 with three on each side gives chunks 1 to 7, offsets 11 to 77, in any order of storing."""
     nodes = linked_document([f"sentence {n}." for n in range(10)], offsets=True)
     store = docstore_of([nodes[n] for n in (7, 2, 9, 0, 4, 1, 8, 3, 6, 5)])
     both = PrevNextNodePostprocessor(docstore=store, num_nodes=3, mode="both")
@@ -57,7 +57,7 @@ def test_window_in_document_order(postprocess: Postprocess):
 
 
 def test_two_window_sizes(postprocess: Postprocess):
-    """HS-04: 5 chunks with a window of 2, 3 with one of 1; an augmenter is not changed by a call."""
+    """A window of 2 gives 5 chunks and one of 1 gives 3; a call does not change its augmenter."""
     nodes = linked_document(10)
     augmenter = passages_of(docstore_of(nodes), 2)
     for wanted, size in ((augmenter, 5), (augmenter.model_copy(update={"num_nodes": 1}), 3), (augmenter, 5)):
@@ -66,7 +66,7 @@ def test_two_window_sizes(postprocess: Postprocess):
 
 
 def test_own_field_names_and_no_offsets(postprocess: Postprocess):
-    """HS-05: order in metadata under own keys, no offsets: seven chunks."""
+    """Order in metadata under custom keys, without offsets, gives seven chunks."""
     nodes = [
         TextNode(id_=f"n{n}", text=f"part {n} ", metadata={"before": f"n{n - 1}", "after": f"n{n + 1}"})
         for n in range(10)
@@ -77,7 +77,7 @@ def test_own_field_names_and_no_offsets(postprocess: Postprocess):
 
 
 def test_a_hit_that_cannot_be_placed(postprocess: Postprocess, caplog: pytest.LogCaptureFixture):
-    """HS-07: a hit without links goes out alone; a missing neighbor is warned of, or raises when strict."""
+    """A hit without links is returned alone; a missing neighbor gives a warning, or an error if strict."""
     nodes = linked_document(3)
     bare = TextNode(id_="bare", text="nothing is known of me")
     found = [*hits([bare], [0]), *hits(nodes, [1])]
@@ -93,7 +93,7 @@ def test_a_hit_that_cannot_be_placed(postprocess: Postprocess, caplog: pytest.Lo
 
 @pytest.mark.parametrize(("window", "first", "last"), [(2, 0, 5), (1, 1, 4)])
 def test_sentences_around_the_third(postprocess: Postprocess, window: int, first: int, last: int):
-    """HS-08: sentences 1 to 5, then 2 to 4, joined exactly."""
+    """Sentences 1 to 5, then 2 to 4, are joined exactly."""
     sentences = [f"This is sentence number {n}. " for n in range(1, 8)]
     nodes = linked_document(sentences, offsets=True)
     (passage,) = postprocess(passages_of(docstore_of(nodes), window), hits(nodes, [2]))
@@ -102,7 +102,7 @@ def test_sentences_around_the_third(postprocess: Postprocess, window: int, first
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
 def test_best_first_and_last_within_a_limit(postprocess: Postprocess, count: int):
-    """HS-22: a limit in words keeps whole nodes, of doubles the better; core's reordering can follow it."""
+    """A limit in words keeps whole nodes, and the better of two copies; core's reordering can follow."""
     nodes = linked_document([f"three words n{n}" for n in range(5)])
     found = hits(nodes, [*range(count), *range(count)], [0.1] * count + [0.9 - n / 10 for n in range(count)])
     limit = TokenBudgetPostprocessor(token_budget=12, tokenizer=str.split)
@@ -122,20 +122,20 @@ class TestAdjacentHits:
         return postprocess(passages_of(docstore_of([hit.node for hit in found]), 0, **more), found)
 
     def test_nothing_and_one(self, postprocess: Postprocess):
-        """DS-20, DS-21: nothing gives nothing, one chunk is unchanged."""
+        """No hits give nothing, and one chunk is unchanged."""
         assert self.merge(postprocess, []) == []
         found = hits(linked_document(3), [1])
         assert self.merge(postprocess, found)[0] is found[0]
 
     def test_what_is_not_adjacent(self, postprocess: Postprocess):
-        """DS-22 to DS-24: places 0 and 2, equal places of two documents, an unlinked chunk stay apart."""
+        """Positions 0 and 2, equal positions of two documents, and an unlinked chunk stay apart."""
         one, two = linked_document(3, source_id="d1"), linked_document(3, source_id="d2")
         loose = TextNode(id_="loose", text="loose")
         found = [*hits(one, [0, 2]), *hits(two, [0]), *hits([loose], [0])]
         assert self.merge(postprocess, found) == found
 
     def test_neighbors_merge(self, postprocess: Postprocess):
-        """DS-25: 1 and 2 merge and both ids are recorded; the id is derived here, not that of the first."""
+        """Chunks 1 and 2 merge and both ids are recorded; the passage has an id of its own."""
         nodes = linked_document(4)
         (passage,) = self.merge(postprocess, hits(nodes, [1, 2]))
         provenance = read_provenance(passage.node)
@@ -143,7 +143,7 @@ class TestAdjacentHits:
         assert passage.node.node_id not in {node.node_id for node in nodes}
 
     def test_separator(self, postprocess: Postprocess):
-        """DS-26: three are joined by a blank line where the parameter says so."""
+        """Three chunks are joined by a blank line where the parameter says so."""
         nodes = linked_document(["one", "two", "three"])
         (passage,) = self.merge(postprocess, hits(nodes, [2, 0, 1]), chunk_separator="\n\n")
         assert passage.node.text == "one\n\ntwo\n\nthree"
@@ -151,13 +151,13 @@ class TestAdjacentHits:
     @pytest.mark.parametrize(
         ("sizes", "limit", "expected"),
         [
-            pytest.param([100, 100], 150, [100, 100], id="DS-27"),
-            pytest.param([50, 50, 200], 120, [100, 200], id="DS-28"),
-            pytest.param([40, 40, 40, 40, 40], 100, [80, 80, 40], id="DS-29"),
+            ([100, 100], 150, [100, 100]),
+            ([50, 50, 200], 120, [100, 200]),
+            ([40, 40, 40, 40, 40], 100, [80, 80, 40]),
         ],
     )
     def test_limit(self, postprocess: Postprocess, sizes: list[int], limit: int, expected: list[int]):
-        """No merged passage is over the limit; a single chunk may be."""
+        """No merged passage exceeds the limit; a single chunk may."""
         nodes = linked_document([f"w{number} " * size for number, size in enumerate(sizes)])
         result = self.merge(
             postprocess, hits(nodes, range(len(sizes))), max_passage_tokens=limit, tokenizer=str.split
@@ -165,13 +165,13 @@ class TestAdjacentHits:
         assert [len(text.split()) for text in texts(result)] == expected
 
     def test_rank(self, postprocess: Postprocess):
-        """DS-30: hits 5, another document's 0, and 4 give 4-5 first, then the other."""
+        """Hit 5, another document's hit 0, and hit 4 give 4-5 first, then the other document."""
         one, two = linked_document(6, source_id="d1"), linked_document(2, source_id="d2")
         found = [*hits(one, [5]), *hits(two, [0]), *hits(one, [4])]
         assert texts(self.merge(postprocess, found)) == [one[4].text + one[5].text, two[0].text]
 
     def test_levels(self, postprocess: Postprocess):
-        """DS-31: siblings and neighboring parents merge; a parent and its child, or cousins, do not."""
+        """Siblings and neighboring parents merge; a parent and its child, or cousins, do not."""
         parents = linked_document(["parent one ", "parent two "])
         children = [
             linked_document([f"{name} first ", f"{name} second "], source_id="doc") for name in ("a", "b")
@@ -204,14 +204,14 @@ def overlapping(count: int, size: int, overlap: int) -> tuple[str, list[TextNode
 
 
 def test_three_chunks_that_overlap(postprocess: Postprocess):
-    """MR-01: chunks 4, 5 and 6 that overlap by 500 characters, one on each side of 5: one text."""
+    """Chunks 4, 5 and 6 that overlap by 500 characters become one text around 5."""
     text, nodes = overlapping(8, 1500, 500)
     (passage,) = postprocess(passages_of(docstore_of(nodes), 1), hits(nodes, [5]))
     assert passage.node.text == text[4000:7500]
 
 
 def test_two_runs_of_one_document(postprocess: Postprocess):
-    """MR-03: one text or two, both in document order within."""
+    """Two runs give one text or two, each in document order."""
     text, nodes = overlapping(12, 150, 50)
     join = passages_of(docstore_of(nodes), 1, passage_scope="document", hole_separator="…")
     assert texts(postprocess(join, hits(nodes, [9, 2]))) == [text[100:450] + "…" + text[800:1150]]
@@ -220,7 +220,7 @@ def test_two_runs_of_one_document(postprocess: Postprocess):
 
 
 def test_a_deleted_chunk_parts_a_run(postprocess: Postprocess):
-    """QA-02: with chunk 11 deleted there is no error, and two runs with a hit each."""
+    """With chunk 11 deleted there are two runs with a hit each, and no error."""
     nodes = linked_document(20)
     store = ObservedDocstore(docstore_of(nodes), missing={nodes[11].node_id})
     result = postprocess(passages_of(store, 2), hits(nodes, [10, 12]))
@@ -229,7 +229,7 @@ def test_a_deleted_chunk_parts_a_run(postprocess: Postprocess):
 
 
 def test_nothing_and_no_neighbors(postprocess: Postprocess):
-    """RL-04: nothing gives nothing; without neighbors only the hits, contiguous ones joined."""
+    """No hits give nothing; without neighbors contiguous hits are joined."""
     nodes = linked_document(6)
     augmenter = passages_of(docstore_of(nodes), 0)
     assert postprocess(augmenter, []) == []
@@ -240,8 +240,8 @@ def test_nothing_and_no_neighbors(postprocess: Postprocess):
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_growth_within_a_budget(postprocess: Postprocess, number: int):
-    """PG-08: with unlimited reach and a budget of 50 never over it, and the hit always in."""
+def test_expansion_within_a_budget(postprocess: Postprocess, number: int):
+    """Unlimited reach never exceeds a budget of 50 tokens and always keeps the hit."""
     nodes = linked_document([f"{'word ' * (3 + (number * n) % 7)}w{n}. " for n in range(30)])
     augmenter = passages_of(docstore_of(nodes), 40, token_budget=50, tokenizer=str.split)
     hit = number * 3
@@ -250,8 +250,8 @@ def test_growth_within_a_budget(postprocess: Postprocess, number: int):
     assert 38 <= len(passage.node.text.split()) <= 50
 
 
-def test_growth_without_a_limit(postprocess: Postprocess):
-    """PG-09: with a budget that nothing exceeds the whole document."""
+def test_expansion_without_a_limit(postprocess: Postprocess):
+    """A budget that nothing exceeds gives the whole document."""
     nodes = linked_document(30, offsets=True)
     augmenter = passages_of(docstore_of(nodes), 100, token_budget=10**9)
     (passage,) = postprocess(augmenter, hits(nodes, [17]))
@@ -259,7 +259,7 @@ def test_growth_without_a_limit(postprocess: Postprocess):
 
 
 def test_a_budget_of_nothing(postprocess: Postprocess, caplog: pytest.LogCaptureFixture):
-    """PG-11: a budget of 0 keeps the best hit, by its documented rule, and says so."""
+    """A budget of 0 keeps the best hit, as documented, and says so."""
     nodes = linked_document(5)
     found = hits(nodes, [2])
     with caplog.at_level(logging.WARNING):
@@ -269,7 +269,7 @@ def test_a_budget_of_nothing(postprocess: Postprocess, caplog: pytest.LogCapture
 
 
 def test_a_small_budget_stays_near(postprocess: Postprocess):
-    """PG-12: with many chunks in reach and room for five, the nearest ones."""
+    """With many chunks in reach and room for five, the nearest are added."""
     nodes = linked_document([f"a b c n{n} " for n in range(40)])
     augmenter = passages_of(docstore_of(nodes), 40, token_budget=20, tokenizer=str.split)
     (passage,) = postprocess(augmenter, hits(nodes, [20]))

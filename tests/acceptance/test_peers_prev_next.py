@@ -1,4 +1,4 @@
-"""Fixed neighbors as users of AutoRAG, Morphik, Onyx and RAGLite know them."""
+"""Fixed neighbors as users of AutoRAG, Morphik, Onyx and RAGLite expect them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def autorag_file(count: int = 30) -> list[TextNode]:
 @pytest.mark.parametrize(
     ("mode", "retrieved", "expected"),
     [
-        pytest.param("next", [1], [1, 2], id="AR-01a"),
-        pytest.param("next", [3], [3, 4], id="AR-01b"),
-        pytest.param("next", [0, 29], [0, 1, 29], id="AR-01c"),
-        pytest.param("next", [1, 2], [1, 2, 3], id="AR-01-no-repetition"),
-        pytest.param("previous", [1], [0, 1], id="AR-02a"),
-        pytest.param("previous", [3], [2, 3], id="AR-02b"),
-        pytest.param("previous", [0, 29], [0, 28, 29], id="AR-02c"),
-        pytest.param("both", [1], [0, 1, 2], id="AR-03a"),
-        pytest.param("both", [3], [2, 3, 4], id="AR-03b"),
-        pytest.param("both", [0, 29], [0, 1, 28, 29], id="AR-03c"),
+        ("next", [1], [1, 2]),
+        ("next", [3], [3, 4]),
+        ("next", [0, 29], [0, 1, 29]),
+        ("next", [1, 2], [1, 2, 3]),
+        ("previous", [1], [0, 1]),
+        ("previous", [3], [2, 3]),
+        ("previous", [0, 29], [0, 28, 29]),
+        ("both", [1], [0, 1, 2]),
+        ("both", [3], [2, 3, 4]),
+        ("both", [0, 29], [0, 1, 28, 29]),
     ],
 )
 def test_ids_in_metadata(postprocess: Any, mode: str, retrieved: list[int], expected: list[int]) -> None:
@@ -57,7 +57,7 @@ def test_ids_under_other_keys(postprocess: Any) -> None:
 
 
 def test_pages_around_hits(postprocess: Any) -> None:
-    """MO-01: pages 2 to 5 once; 2 and 5 are told apart as added. Their score is None here, not 0."""
+    """Pages 2 to 5 come once; the provenance marks 2 and 5 as added, and their score is None, not 0."""
     pages = linked_document(7)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(pages), mode="both")
     result = postprocess(augmenter, hits(pages, [3, 4]))
@@ -75,7 +75,7 @@ def test_pages_around_hits(postprocess: Any) -> None:
 
 
 def test_runs_keep_the_rank_of_their_first_hit(postprocess: Any) -> None:
-    """ON-06: hits d1:5, d2:1, d1:6 give d1:5-6, then d2:1."""
+    """Hits d1:5, d2:1, d1:6 give d1:5-6, then d2:1."""
     first, second = linked_document(8, source_id="d1"), linked_document(3, source_id="d2")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second), num_nodes=0)
     result = postprocess(augmenter, [*hits(first, [5]), *hits(second, [1]), *hits(first, [6])])
@@ -83,7 +83,7 @@ def test_runs_keep_the_rank_of_their_first_hit(postprocess: Any) -> None:
 
 
 def test_documents_stay_apart(postprocess: Any) -> None:
-    """RL-03: hits in two documents are never one run."""
+    """Hits in two documents are never one run."""
     first, second = linked_document(2, source_id="A"), linked_document(2, source_id="B")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second), mode="both")
     result = postprocess(augmenter, [*hits(second, [0]), *hits(first, [1])])

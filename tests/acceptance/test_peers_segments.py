@@ -1,4 +1,4 @@
-"""What users of Verba and QAnything expect of choosing context from hits."""
+"""Choosing context from hits, as users of Verba and QAnything expect it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
-def test_vb_01_only_good_hits_grow(postprocess: Postprocess) -> None:
-    """VB-01: where the best hit grows by one, that with score 1.0 grows and that with 0.5 does not."""
+def test_only_good_hits_expand(postprocess: Postprocess) -> None:
+    """The hit with score 1.0 expands by one and the hit with 0.5 does not."""
     nodes = linked_document(30)
     augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), reach=1, token_budget=None)
     out = postprocess(augmenter, hits(nodes, [5, 20], [1.0, 0.5]))
@@ -17,8 +17,8 @@ def test_vb_01_only_good_hits_grow(postprocess: Postprocess) -> None:
     assert [hit.score for hit in out] == [None, 1.0, None, 0.5]
 
 
-def test_vb_01_a_chunk_beside_that_is_a_hit_keeps_its_score(postprocess: Postprocess) -> None:
-    """VB-01: a neighbor that was itself retrieved is there once, with its own score."""
+def test_a_neighbor_that_is_a_hit_keeps_its_score(postprocess: Postprocess) -> None:
+    """A neighbor that was itself retrieved comes once, with its own score."""
     nodes = linked_document(30)
     augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), reach=1, token_budget=None)
     out = postprocess(augmenter, hits(nodes, [5, 6], [1.0, 0.5]))
@@ -26,16 +26,16 @@ def test_vb_01_a_chunk_beside_that_is_a_hit_keeps_its_score(postprocess: Postpro
     assert [hit.score for hit in out] == [None, 1.0, 0.5]
 
 
-def test_qa_03_two_documents_that_fit_go_out_whole(postprocess: Postprocess) -> None:
-    """QA-03: where all hits are in two documents and these fit, both go out whole."""
+def test_two_documents_that_fit_are_whole(postprocess: Postprocess) -> None:
+    """Where all hits are in two documents that fit, both are returned whole."""
     first, second = linked_document(5, source_id="a"), linked_document(4, source_id="b")
     augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(first, second), method="documents")
     out = postprocess(augmenter, [*hits(first, [3]), *hits(second, [1])])
     assert texts(out) == [node.text for node in [*first, *second]]
 
 
-def test_qa_03_from_the_first_hit_to_the_last(postprocess: Postprocess) -> None:
-    """QA-03: where the documents do not fit, each goes out from its first hit to its last."""
+def test_from_the_first_hit_to_the_last(postprocess: Postprocess) -> None:
+    """Where the documents do not fit, each is returned from its first hit to its last."""
     first, second = linked_document(40, source_id="a"), linked_document(40, source_id="b")
     augmenter = RelevantSegmentsPostprocessor(
         docstore=docstore_of(first, second), method="documents", token_budget=100
@@ -44,8 +44,8 @@ def test_qa_03_from_the_first_hit_to_the_last(postprocess: Postprocess) -> None:
     assert texts(out) == [node.text for node in [*first[10:14], second[7]]]
 
 
-def test_qa_03_three_documents_stay_as_they_are(postprocess: Postprocess) -> None:
-    """QA-03: hits of three documents go out unchanged, and nothing is read."""
+def test_three_documents_stay_as_they_are(postprocess: Postprocess) -> None:
+    """Hits of three documents are returned unchanged, and nothing is read."""
     documents = [linked_document(5, source_id=name) for name in "abc"]
     found = [hit for document in documents for hit in hits(document, [2])]
     augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(*documents), method="documents")

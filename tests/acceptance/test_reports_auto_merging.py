@@ -1,4 +1,4 @@
-"""What users of LlamaIndex and its peers report about parents, each with the right value."""
+"""Reported faults about parents, each with its right value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMe
 
 
 def test_a_parent_that_is_not_in_the_docstore(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A-3 to A-10, A-20, A-21: its children go out unchanged with their scores; other parents still merge."""
+    """Its children are returned unchanged with their scores; other parents still merge."""
     tree = grow([[[]] * 4, [[]] * 4])
     tree.missing = {"P"}
     found = tree.retrieved("P.0", "P.1", "P.2", "Q.0", "Q.1", "Q.2")
@@ -37,7 +37,7 @@ def test_a_parent_that_is_not_in_the_docstore(postprocess: Any, caplog: pytest.L
 
 
 def test_leaves_alone_in_the_docstore(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A-3: where only leaves were stored, the hits go out, and the warning names the missing parent."""
+    """Where only leaves were stored, the hits are returned and the warning names the missing parent."""
     tree = family()
     tree.missing = {"P"}
     assert ids(postprocess(merger(tree, 0), tree.retrieved("P.1", "P.0"))) == ["P.1", "P.0"]
@@ -48,7 +48,7 @@ def test_leaves_alone_in_the_docstore(postprocess: Any, caplog: pytest.LogCaptur
 def test_the_docstore_of_a_pipeline_holds_documents(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-11, A-12: over the pipeline's own docstore the hits go out, and the warning says what to do."""
+    """Over the pipeline's own docstore the hits are returned, and the warning says what to do."""
     store = SimpleDocumentStore()
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64], chunk_overlap=0)
     pipeline = IngestionPipeline(
@@ -67,7 +67,7 @@ def test_the_docstore_of_a_pipeline_holds_documents(
 def test_an_empty_docstore_never_gives_an_empty_list(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-13 to A-16, A-22 to A-24: the hits go out, and one warning says that none is in the docstore."""
+    """The hits are returned, and one warning says that none is in the docstore."""
     tree = family()
     found = tree.retrieved("P.0", "P.1", "P.2")
     empty = AutoMergingPostprocessor(docstore=SimpleDocumentStore())
@@ -77,7 +77,7 @@ def test_an_empty_docstore_never_gives_an_empty_list(
 
 
 def test_a_cut_down_corpus(postprocess: Any) -> None:
-    """A-18, A-19: where every third node was kept, hits whose parents fell out go out alone."""
+    """In a sample of every third node, hits whose parents are missing are returned alone."""
     tree = grow([[[[]] * 3] * 3])
     tree.missing = {name for place, name in enumerate(tree.nodes) if place % 3}
     found = tree.retrieved(*[name for name in tree.nodes if name.count(".") == 2])
@@ -92,7 +92,7 @@ def stands_for(hit: NodeWithScore) -> tuple[str, ...]:
 
 
 def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
-    """A hit without relationships gets them from the stored copy; repair_links=False does not look."""
+    """A hit without relationships takes those of the stored copy; repair_links=False does not look."""
     tree = family()
     bare = [
         NodeWithScore(node=hit.node.model_copy(update={"relationships": {}}), score=hit.score)
@@ -104,7 +104,7 @@ def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
 
 @pytest.mark.parametrize(("rule", "score"), [("max", 0.9), ("mean", 0.6)])
 def test_a_parent_s_score_comes_from_its_scored_children(postprocess: Any, rule: str, score: float) -> None:
-    """D-5: hits .9, .8 and .1 give the best or the mean, as asked, and the children are named."""
+    """Hits of .9, .8 and .1 give the best or the mean, as configured, and the children are named."""
     tree = family()
     found = tree.retrieved("P.2", "P.0", "P.1", scores=[0.1, 0.9, 0.8])
     (parent,) = postprocess(merger(tree, parent_score=rule), found)
@@ -122,7 +122,7 @@ def test_a_parent_s_score_comes_from_its_scored_children(postprocess: Any, rule:
     ],
 )
 def test_no_score_is_not_zero(postprocess: Any, scores: list[float | None], expected: float | None) -> None:
-    """D-6, D-4: the mean is over the scored children; None if none is; zero and negative ones are scores."""
+    """The mean is over the scored children, None if none is; zero and negative numbers are scores."""
     tree = family()
     (parent,) = postprocess(
         merger(tree, parent_score="mean"), tree.retrieved("P.0", "P.1", "P.2", scores=scores)
@@ -131,28 +131,28 @@ def test_no_score_is_not_zero(postprocess: Any, scores: list[float | None], expe
 
 
 def test_no_signal_is_made_up(postprocess: Any) -> None:
-    """D-6: the parent's metadata gains its provenance and nothing else."""
+    """The parent's metadata gains its provenance and nothing else."""
     tree = family()
     (parent,) = postprocess(merger(tree), tree.retrieved("P.0", "P.1", "P.2"))
     assert set(parent.node.metadata) - set(tree.nodes["P"].metadata) == {"context_augmentation"}
 
 
 def test_the_first_two_of_the_output_are_two_parents(postprocess: Any) -> None:
-    """K-1 to K-4: nine hits under one parent and one under another: the first two nodes are both parents."""
+    """Nine hits under one parent and one under another: the first two nodes are both parents."""
     tree = grow([[[]] * 9, [[]] * 4])
     found = tree.retrieved(*[f"P.{place}" for place in range(9)], "Q.2")
     assert ids(postprocess(merger(tree, 0), found))[:2] == ["P", "Q"]
 
 
 def test_sorted_before_any_cut(postprocess: Any) -> None:
-    """K-5: with scores that rise with the position, the last two come first, best first; None comes last."""
+    """With scores that rise with the position, the last two come first, best first; None comes last."""
     tree = grow([[], [], [], []])
     found = tree.retrieved("P", "Q", "R", "S", scores=[None, 0.1, -1.0, 0.3])
     assert ids(postprocess(merger(tree), found)) == ["S", "Q", "R", "P"]
 
 
 def test_metadata_does_not_hinder_gaps(postprocess: Any) -> None:
-    """P-1: a gap is found by node ids, though the link records carry metadata and hashes that differ."""
+    """A gap is found by node ids, though the link records carry different metadata and hashes."""
     tree = family()
     for number, node in enumerate(tree.nodes.values()):
         node.metadata["number"] = number
@@ -164,7 +164,7 @@ def test_metadata_does_not_hinder_gaps(postprocess: Any) -> None:
 
 
 def test_gaps_of_a_hierarchy(postprocess: Any) -> None:
-    """P-1: between the first and the third leaf of a parent of real text the second is filled in."""
+    """Between the first and the third leaf of a parent the second is filled in."""
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 64], chunk_overlap=0)
     nodes = parser.get_nodes_from_documents([Document(text=PROSE, metadata={"file": "sea.txt"})])
     leaves = get_leaf_nodes(nodes)
@@ -180,7 +180,7 @@ def test_gaps_of_a_hierarchy(postprocess: Any) -> None:
 
 
 def test_a_child_three_times_counts_once(postprocess: Any) -> None:
-    """P-2: one child of four, retrieved three times, goes out once with its best score."""
+    """One child of four that was retrieved three times is returned once, with its best score."""
     tree = family()
     found = tree.retrieved("P.1", "P.1", "P.1", scores=[0.3, 0.9, None])
     result = postprocess(merger(tree), found)
@@ -188,7 +188,7 @@ def test_a_child_three_times_counts_once(postprocess: Any) -> None:
 
 
 def test_a_parent_without_children(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """P-3: of an unknown number of children nothing is a share: no merge, and a warning."""
+    """A parent with an unknown number of children does not merge, and a warning says so."""
     tree = family()
     del tree.nodes["P"].relationships[CHILD]
     assert ids(postprocess(merger(tree, 0), tree.retrieved("P.0"))) == ["P.0"]
@@ -196,7 +196,7 @@ def test_a_parent_without_children(postprocess: Any, caplog: pytest.LogCaptureFi
 
 
 def test_exactly_half(postprocess: Any) -> None:
-    """P-4: exactly half does not merge at .5; with inclusive=True it does."""
+    """Exactly half does not merge at .5; with inclusive=True it does."""
     tree = family()
     found = tree.retrieved("P.0", "P.1")
     assert ids(postprocess(merger(tree), found)) == ["P.0", "P.1"]
@@ -204,7 +204,7 @@ def test_exactly_half(postprocess: Any) -> None:
 
 
 def test_a_retrieved_child_keeps_its_score(postprocess: Any) -> None:
-    """P-5: a child between two others that was retrieved itself keeps its low score."""
+    """A retrieved child between two others keeps its low score."""
     tree = family()
     found = tree.retrieved("P.0", "P.2", "P.1", scores=[0.9, 0.8, 0.1])
     result = postprocess(merger(tree, 0.9), found)
@@ -224,7 +224,7 @@ class AsyncOnlyStore(SimpleDocumentStore):
 
 
 def test_async_reads_are_native() -> None:
-    """E-6, E-7: the async path needs no sync read."""
+    """The async path needs no sync read."""
     tree = family()
     store = AsyncOnlyStore()
     store.add_documents(list(tree.nodes.values()))

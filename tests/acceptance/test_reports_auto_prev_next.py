@@ -1,4 +1,4 @@
-"""What users report about the direction that a model chooses, each with the right value."""
+"""Reported faults about the direction that a model chooses, each with its right value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def augment(postprocess: Any, answer: str, query: str = "之后发生了什么�
     ],
 )
 def test_answers_in_chinese(postprocess: Any, answer: str, expected: list[int]) -> None:
-    """B-1: 下一/后 adds the next chunk, 上一/前 the previous, anything else nothing, never an exception."""
+    """下一/后 adds the next chunk, 上一/前 the previous, anything else nothing, and nothing raises."""
     assert augment(postprocess, answer) == expected
 
 
@@ -47,7 +47,7 @@ def test_answers_in_chinese(postprocess: Any, answer: str, expected: list[int]) 
     ],
 )
 def test_answers_that_name_several_labels(postprocess: Any, answer: str, expected: list[int]) -> None:
-    """H-9: a label that is denied does not count."""
+    """A negated label does not count."""
     assert augment(postprocess, answer) == expected
 
 
@@ -61,12 +61,12 @@ def test_answers_that_name_several_labels(postprocess: Any, answer: str, expecte
     ],
 )
 def test_chatter(postprocess: Any, answer: str, expected: list[int]) -> None:
-    """H-1: chatter, other wording and nothing of use end in a result, not in an error of the parser."""
+    """Chatter, other wording and useless answers give a result, not a parser error."""
     assert augment(postprocess, answer) == expected
 
 
 def test_calls_at_once(postprocess: Any) -> None:
-    """E-4: ten hits at 50 ms take far less than ten calls, and the order of the result is stable."""
+    """Ten slow answers take far less time than ten calls, and the order of the result is stable."""
     nodes = linked_document(40)
     llm = ScriptedLLM(answers=["NEXT"], latency=0.2)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, num_workers=10)
@@ -77,7 +77,7 @@ def test_calls_at_once(postprocess: Any) -> None:
 
 
 def test_ids_play_no_part_in_the_order(postprocess: Any) -> None:
-    """J-3: ids z, y, x and 10, 9, 8 come out in document order, runs by rank."""
+    """Ids z, y, x and 10, 9, 8 come in document order, runs by rank."""
     documents = []
     for ids in (["z", "y", "x"], ["10", "9", "8"]):
         nodes = [TextNode(id_=id_, text=f"text of {id_}") for id_ in ids]
@@ -97,7 +97,7 @@ def test_ids_play_no_part_in_the_order(postprocess: Any) -> None:
 
 
 def test_scores_survive(postprocess: Any) -> None:
-    """D-1: a hit that is also another hit's neighbor keeps its score, in any order of the hits."""
+    """A hit that is another hit's neighbor keeps its score, in any order of the hits."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["BOTH"]))
     for places, scores in (([3, 2], [0.9, 0.8]), ([2, 3], [0.8, 0.9])):

@@ -1,4 +1,4 @@
-"""Faults that users reported of cutting again, reranking and counting, each with its right value."""
+"""Reported faults about cutting again, reranking and counting, each with its right value."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def windows(postprocess: Postprocess, text: str, size: int = 512, stride: int = 
 
 
 @pytest.mark.parametrize(("stride", "shared"), [(384, 128), (128, 384)])
-def test_b_7_windows_of_chinese_overlap(postprocess: Postprocess, stride: int, shared: int) -> None:
-    """B-7: windows of Chinese share text; the stride is the step, so 512 at 384 shares about 128 tokens."""
+def test_windows_of_chinese_overlap(postprocess: Postprocess, stride: int, shared: int) -> None:
+    """Windows of Chinese text share text: 512 tokens at a stride of 384 share about 128."""
     text = "".join(chr(0x4E00 + number) for number in range(2000))
     cut = windows(postprocess, text, 512, stride)
     for before, after in list(pairwise(cut))[:-1]:
@@ -50,27 +50,27 @@ def test_b_7_windows_of_chinese_overlap(postprocess: Postprocess, stride: int, s
 
 
 @pytest.mark.parametrize("text", ["天地玄黄" * 500, "x" * 3000, "天" * 3000])
-def test_b_8_a_run_without_marks_ends(postprocess: Postprocess, text: str) -> None:
-    """B-8: long runs without punctuation are cut, each window at most 512 tokens."""
+def test_a_run_without_punctuation_ends(postprocess: Postprocess, text: str) -> None:
+    """Long runs without punctuation are cut into windows of at most 512 tokens."""
     assert max(map(tokens, windows(postprocess, text))) <= 512
 
 
 @pytest.mark.parametrize(("text", "size"), [("보험" * 50, 2), ("🚀", 1)])
-def test_b_9_characters_of_many_tokens(postprocess: Postprocess, text: str, size: int) -> None:
-    """B-9: a window smaller than a character gives one character a window, and never half of one."""
+def test_characters_of_many_tokens(postprocess: Postprocess, text: str, size: int) -> None:
+    """A window smaller than a character holds one whole character, never half of one."""
     cut = windows(postprocess, text, size, 1)
     assert set("".join(cut)) <= set(text)
 
 
 @pytest.mark.parametrize("count", [1, 400, 512])
-def test_c_9_a_short_text_is_one_window(postprocess: Postprocess, count: int) -> None:
-    """C-9, C-10: a text that fits has exactly one window."""
+def test_a_short_text_is_one_window(postprocess: Postprocess, count: int) -> None:
+    """A text that fits gives exactly one window."""
     assert len(windows(postprocess, " word" * count)) == 1
 
 
 @pytest.mark.parametrize("count", [512, 513, 896, 897])
-def test_c_11_each_window_has_text_of_its_own(postprocess: Postprocess, count: int) -> None:
-    """C-11: no window holds only what the one before holds."""
+def test_each_window_has_text_of_its_own(postprocess: Postprocess, count: int) -> None:
+    """No window holds only text of the window before."""
     text = " ".join(f"w{number}" for number in range(count // 2))
     ends = [text.index(window) + len(window) for window in windows(postprocess, text)]
     assert ends == sorted(set(ends))
@@ -91,8 +91,8 @@ class Seen(BaseNodePostprocessor):
         return nodes[: self.top_n]
 
 
-def test_i_9_no_passage_is_too_long_for_the_reranker(postprocess: Postprocess) -> None:
-    """I-9: a passage of thousands of tokens goes to the reranker as windows that it can read."""
+def test_no_passage_is_too_long_for_the_reranker(postprocess: Postprocess) -> None:
+    """A passage of thousands of tokens reaches the reranker as windows that it can read."""
     nodes = linked_document([f"This is sentence {number} of it. " * 8 for number in range(100)])
     reranker = Seen()
     augmenter = BRSRPostprocessor(
@@ -103,22 +103,22 @@ def test_i_9_no_passage_is_too_long_for_the_reranker(postprocess: Postprocess) -
     assert max(map(tokens, reranker.texts)) <= 256
 
 
-def test_k_5_sorted_before_it_is_cut(postprocess: Postprocess) -> None:
-    """K-5: of five scores that rise with the place, the last two go out, the best first."""
+def test_sorted_before_it_is_cut(postprocess: Postprocess) -> None:
+    """Of five scores that rise with the position, the last two are returned, best first."""
     found = [NodeWithScore(node=TextNode(text=f"Text {n}", id_=str(n)), score=0.5) for n in range(5)]
     result = postprocess(RerankPostprocessor(reranker=Seen(), top_n=2), found, query_str="q")
     assert [hit.node.node_id for hit in result] == ["4", "3"]
 
 
-def test_l_1_metadata_does_not_stop_the_cut(postprocess: Postprocess) -> None:
-    """L-1 to L-5: metadata longer than a window, excluded or not, does not count."""
+def test_metadata_does_not_stop_the_cut(postprocess: Postprocess) -> None:
+    """Metadata longer than a window, excluded or not, does not count."""
     text = "A sentence of some words. " * 40
     plain = windows(postprocess, text, 64, 16)
     assert windows(postprocess, text, 64, 16, metadata={"window": "word " * 100, "x": "y " * 200}) == plain
 
 
-def test_l_6_offsets_are_true(postprocess: Postprocess) -> None:
-    """L-6 to L-10: each window is the slice that its offsets name, also where text repeats."""
+def test_offsets_are_true(postprocess: Postprocess) -> None:
+    """Each window is the slice that its offsets name, also where text repeats."""
     text = "Alpha. Same. Beta. Same. " * 20
     [node] = SentenceSplitter(chunk_size=1000).get_nodes_from_documents([Document(text=text, id_="d")])
     cutter = SlidingWindowPostprocessor(window_tokens=20, stride_tokens=7)
@@ -128,8 +128,8 @@ def test_l_6_offsets_are_true(postprocess: Postprocess) -> None:
     assert all(text[a:b] == hit.node.text for (a, b), hit in zip(places, found, strict=True))
 
 
-def test_l_11_nodes_without_offsets_work(postprocess: Postprocess) -> None:
-    """L-11: where a node has no offsets its windows have none, and still know their place in it."""
+def test_nodes_without_offsets_work(postprocess: Postprocess) -> None:
+    """Windows of a node without offsets have none, and still know their position in it."""
     cutter = SlidingWindowPostprocessor(window_tokens=20, stride_tokens=7)
     text = "A sentence of some words. And another one of them. " * 10
     for hit in postprocess(cutter, [NodeWithScore(node=TextNode(text=text, id_="n"))]):
@@ -138,8 +138,8 @@ def test_l_11_nodes_without_offsets_work(postprocess: Postprocess) -> None:
         assert text[start:end] == hit.node.text
 
 
-def test_l_12_windows_carry_the_title_to_the_reranker(postprocess: Postprocess) -> None:
-    """L-12: each window goes to the reranker with the metadata that the answer's text has."""
+def test_windows_carry_the_title_to_the_reranker(postprocess: Postprocess) -> None:
+    """Each window reaches the reranker with the metadata of the answer's text."""
     nodes = linked_document(["Sentence one is here. " * 60], metadata={"title": "The title"})
     reranker = Seen()
     augmenter = BRSRPostprocessor(
@@ -150,15 +150,15 @@ def test_l_12_windows_carry_the_title_to_the_reranker(postprocess: Postprocess) 
     assert all("The title" in hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in result)
 
 
-def test_l_13_nothing_relevant_gives_nothing(postprocess: Postprocess) -> None:
-    """L-13 (PR 15): with a lowest score an unrelated question gives an empty context."""
+def test_nothing_relevant_gives_nothing(postprocess: Postprocess) -> None:
+    """With a minimum score an unrelated question gives an empty context."""
     nodes = linked_document(["Cats sleep a lot.", "Dogs bark."])
     augmenter = BRSRPostprocessor(docstore=docstore_of(nodes), embed_model=WordEmbedding(), min_score=0.1)
     assert postprocess(augmenter, hits(nodes, [0]), query_str="quantum chromodynamics") == []
     assert postprocess(augmenter, hits(nodes, [0]), query_str="cats") != []
 
 
-def test_l_stride_as_long_as_the_window(postprocess: Postprocess) -> None:
+def test_a_stride_as_long_as_the_window(postprocess: Postprocess) -> None:
     """A stride above the window is refused; equal to it, windows do not overlap; empty text gives none."""
     with pytest.raises(ValueError, match="stride_tokens"):
         SlidingWindowPostprocessor(window_tokens=40, stride_tokens=41)
@@ -167,8 +167,8 @@ def test_l_stride_as_long_as_the_window(postprocess: Postprocess) -> None:
     assert windows(postprocess, "", 50, 50) == [""]
 
 
-def test_h_an_unreadable_reranker_says_so(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
-    """H: where the reranker gives nothing, the incoming order stays, with a warning."""
+def test_a_reranker_that_returns_nothing(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
+    """The incoming order stays, with a warning."""
     found = [NodeWithScore(node=TextNode(text=f"Text {n}", id_=str(n)), score=0.5) for n in range(5)]
     with caplog.at_level(logging.WARNING):
         result = postprocess(RerankPostprocessor(reranker=Nothing(), top_n=2), found, query_str="q")

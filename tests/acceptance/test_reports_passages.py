@@ -1,4 +1,4 @@
-"""Kinds of fault that users report: text sent twice, budgets, and lists that do not agree with their text."""
+"""Reported faults about repeated text, budgets and lists that contradict their text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def passages_of(docstore: Any, num_nodes: int, **parameters: Any) -> PrevNextNod
     )
 
 
-def test_words_stand_once(postprocess: Postprocess):
-    """C-1: 400 words split at 64 with 32 overlapping: around chunk 4 each word once, and in order."""
+def test_words_come_once(postprocess: Postprocess):
+    """400 words split at 64 with 32 overlapping: around chunk 4 each word comes once, in order."""
     words = [f"w{number}" for number in range(400)]
     splitter = TokenTextSplitter(chunk_size=64, chunk_overlap=32, tokenizer=str.split)
     nodes = splitter.get_nodes_from_documents([Document(text=" ".join(words))])
@@ -32,7 +32,7 @@ def test_words_stand_once(postprocess: Postprocess):
 
 
 def test_a_sentence_repeated_on_purpose(postprocess: Postprocess):
-    """C-3: two adjacent chunks of the same short sentence, without overlap, are both kept."""
+    """Two adjacent chunks of the same short sentence, without overlap, are both kept."""
     for offsets in (True, False):
         nodes = linked_document(["好。", "好。"], offsets=offsets)
         (passage,) = postprocess(passages_of(docstore_of(nodes), 1), hits(nodes, [0]))
@@ -40,14 +40,14 @@ def test_a_sentence_repeated_on_purpose(postprocess: Postprocess):
 
 
 def test_windows_that_overlap_are_one(postprocess: Postprocess):
-    """C-4: 20 sentences, hits 8, 9 and 10 with a window of 3: one span of nine sentences."""
+    """Hits 8, 9 and 10 of 20 sentences with a window of 3 give one span of nine sentences."""
     nodes = linked_document([f"Sentence {n}. " for n in range(20)], offsets=True)
     (passage,) = postprocess(passages_of(docstore_of(nodes), 3), hits(nodes, [8, 9, 10]))
     assert passage.node.text == "".join(f"Sentence {n}. " for n in range(5, 14))
 
 
 def test_the_same_node_twice(postprocess: Postprocess):
-    """C-5, C-8: a node that came twice stands once, with the better score."""
+    """A node that was retrieved twice comes once, with the better score."""
     nodes = linked_document(2)
     found = hits(nodes, [0, 0], [0.9, 0.3])
     assert postprocess(passages_of(docstore_of(nodes), 0), found) == [found[0]]
@@ -57,7 +57,7 @@ def test_the_same_node_twice(postprocess: Postprocess):
 
 
 def test_tokens_are_bounded(postprocess: Postprocess):
-    """I-1: three hits, five neighbors a side, 400 words a chunk, 2,000 tokens: hits, then the nearest."""
+    """2,000 tokens hold three hits of 400 words, then the nearest neighbors."""
     nodes = linked_document([f"{'word ' * 399}n{n}" for n in range(60)])
     found = hits(nodes, [10, 30, 50])
     augmenter = PrevNextNodePostprocessor(
@@ -69,7 +69,7 @@ def test_tokens_are_bounded(postprocess: Postprocess):
 
 
 def test_what_was_cut_is_visible(postprocess: Postprocess):
-    """I-5: a side that the limit cut says so, and the limit is a parameter."""
+    """A side that the budget cut says so, and the budget is a parameter."""
     nodes = linked_document(30)
     augmenter = passages_of(docstore_of(nodes), 30, token_budget=60, tokenizer=str.split)
     (passage,) = postprocess(augmenter, hits(nodes, [15]))
@@ -78,7 +78,7 @@ def test_what_was_cut_is_visible(postprocess: Postprocess):
 
 
 def test_text_and_list_agree(postprocess: Postprocess):
-    """J-2: the merged node holds its chunks in order, with source, first and last id, and span."""
+    """The merged node holds its chunks in order, with source, first and last id, and span."""
     text = " ".join(f"The {n}th thing that happened in the harbor that year was small." for n in range(60))
     document = Document(text=text, id_="d", metadata={"file": "f"})
     nodes = SentenceSplitter(chunk_size=60, chunk_overlap=15).get_nodes_from_documents([document])

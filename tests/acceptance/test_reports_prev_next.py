@@ -1,4 +1,4 @@
-"""What users of LlamaIndex and its peers report about neighbors, each with the right value."""
+"""Reported faults about neighbors, each with its right value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def node_ids(nodes: list[Any]) -> list[str]:
 def test_neighbors_that_are_not_in_the_docstore(
     postprocess: Any, caplog: pytest.LogCaptureFixture, mode: str, stored: list[int]
 ) -> None:
-    """A-1, A-2: the hit goes out unchanged with one warning; strict=True raises."""
+    """The hit is returned unchanged with one warning; strict=True raises."""
     nodes = linked_document(3)
     store = docstore_of([nodes[place] for place in stored])
     retrieved = hits(nodes, [1])
@@ -59,7 +59,7 @@ def test_neighbors_that_are_not_in_the_docstore(
 def test_the_docstore_of_a_pipeline_holds_documents(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-11, A-13: hits go out unchanged, and the warning says that the chunks are not there."""
+    """Hits are returned unchanged, and the warning says that the chunks are not in the docstore."""
     store = SimpleDocumentStore()
     pipeline = IngestionPipeline(
         transformations=[SentenceSplitter(chunk_size=64, chunk_overlap=0)], docstore=store
@@ -74,7 +74,7 @@ def test_the_docstore_of_a_pipeline_holds_documents(
 
 
 def test_a_sample_of_the_corpus(postprocess: Any) -> None:
-    """A-18, A-22: where the store has every third node, each hit goes out alone; never an empty list."""
+    """Where the store holds every third node, each hit is returned alone; never an empty list."""
     nodes = linked_document(9)
     store = docstore_of(nodes[::3])
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both")
@@ -85,7 +85,7 @@ def test_a_sample_of_the_corpus(postprocess: Any) -> None:
 @pytest.mark.parametrize("order", [[3, 2], [2, 3]])
 @pytest.mark.parametrize("num_nodes", [1, 2])
 def test_hits_keep_their_scores_in_any_order(postprocess: Any, order: list[int], num_nodes: int) -> None:
-    """D-1: a hit that is another hit's neighbor keeps its score; other neighbors have the documented one."""
+    """A hit that is another hit's neighbor keeps its score; other neighbors have the documented one."""
     nodes = linked_document(5)
     scores = {2: 0.8, 3: 0.9}
     for rule, expected in (("none", None), ("inherit", 0.8)):
@@ -101,14 +101,14 @@ def test_hits_keep_their_scores_in_any_order(postprocess: Any, order: list[int],
 
 @pytest.mark.parametrize(("scores", "best"), [((0.9, 0.3), 0.9), ((0.3, 0.9), 0.9), ((0.0, -0.5), 0.0)])
 def test_the_better_of_two_copies(postprocess: Any, scores: tuple[float, float], best: float) -> None:
-    """C-5, C-8, D-7 to D-9: of a node that was retrieved twice the better score counts, 0.0 being a score."""
+    """Of a node that was retrieved twice the better score counts, and 0.0 is a score."""
     nodes = linked_document(1)
     result = postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [0, 0], scores))
     assert [hit.score for hit in result] == [best]
 
 
-def test_of_equal_copies_the_first_goes_out(postprocess: Any) -> None:
-    """C-5: of a node that was retrieved twice with one score, the object that came first goes out."""
+def test_of_equal_copies_the_first_is_returned(postprocess: Any) -> None:
+    """Of a node that was retrieved twice with one score, the first object is returned."""
     nodes = linked_document(1)
     for score in (0.5, None, float("nan")):
         retrieved = hits(nodes, [0, 0], [score, score])
@@ -118,7 +118,7 @@ def test_of_equal_copies_the_first_goes_out(postprocess: Any) -> None:
 
 
 def test_none_ranks_last(postprocess: Any) -> None:
-    """D-4: a copy without a score does not displace one with a negative score."""
+    """A copy without a score does not displace one with a negative score."""
     nodes = linked_document(1)
     for scores in ([None, -2.0], [-2.0, None]):
         result = postprocess(
@@ -128,7 +128,7 @@ def test_none_ranks_last(postprocess: Any) -> None:
 
 
 def test_augmentation_survives_a_cutoff(postprocess: Any) -> None:
-    """D-2, D-3: with inherited scores the neighbors pass a following similarity cutoff."""
+    """With inherited scores the neighbors pass a similarity cutoff."""
     nodes = linked_document(3)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", neighbor_score="inherit")
     result = postprocess(augmenter, hits(nodes, [1], [0.7]))
@@ -136,7 +136,7 @@ def test_augmentation_survives_a_cutoff(postprocess: Any) -> None:
 
 
 def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
-    """F-1, F-2: each leaf but its parent's last gets its follower; expansion stops at the parent's edge."""
+    """Each leaf but its parent's last gets its follower; expansion stops at the parent's edge."""
     parsed = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 64]).get_nodes_from_documents(
         [Document(text=PROSE)]
     )
@@ -161,7 +161,7 @@ def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
 
 
 def test_two_splitters_in_a_row(postprocess: Any) -> None:
-    """F-1: chunks of a markdown parser that a sentence splitter cut again have their next neighbors."""
+    """Chunks of a Markdown parser that a sentence splitter cut again have their next neighbors."""
     text = "\n\n".join(f"# Part {number}\n\n{PROSE[: 900 + 40 * number]}" for number in range(4))
     sections = MarkdownNodeParser().get_nodes_from_documents([Document(text=text)])
     nodes = SentenceSplitter(chunk_size=64, chunk_overlap=0).get_nodes_from_documents(sections)  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ def test_two_splitters_in_a_row(postprocess: Any) -> None:
 
 
 def test_a_link_into_another_document_is_not_followed(postprocess: Any) -> None:
-    """F-3: n1 (D), n2 (other), n3 (D) in one chain: expansion stops before n2."""
+    """In a chain of n1, n2 of another document, and n3, expansion stops before n2."""
     nodes = linked_document(3)
     nodes[1].relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="other")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=2)
@@ -199,7 +199,7 @@ def pdf_pages(labels: list[str]) -> list[list[TextNode]]:
 
 
 def test_pages_of_one_file(postprocess: Any) -> None:
-    """F-4: with document_key the pages of a file are one document, in the order of their labels."""
+    """With document_key the pages of a file are one document, in the order of their labels."""
     labels = ["ii", "1", "2", "10"]
     pages = dict(zip(labels, pdf_pages(labels), strict=True))
     other = linked_document(2, source_id="x", metadata={"file_path": "other.pdf", "page_label": "1"})
@@ -218,14 +218,14 @@ def test_pages_of_one_file(postprocess: Any) -> None:
 
 
 def test_a_duplicate_chunk_that_was_dropped(postprocess: Any) -> None:
-    """F-5: n3.NEXT points nowhere since the store kept one of two equal texts; expansion ends there."""
+    """Expansion ends where NEXT points to a chunk that the store dropped as a duplicate."""
     nodes = linked_document(5)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes[:3], nodes[4:]), num_nodes=3)
     assert ids(postprocess(augmenter, hits(nodes, [1]))) == node_ids(nodes[1:3])
 
 
 def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
-    """F-6 to F-8: a hit without relationships takes them from the docstore's copy."""
+    """A hit without relationships takes those of the docstore's copy."""
     nodes = linked_document(5)
     bare = [TextNode(id_=node.node_id, text=node.text) for node in nodes]
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both")
@@ -236,7 +236,7 @@ def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
 
 
 def test_a_link_that_holds_a_list(postprocess: Any) -> None:
-    """F-10: NEXT given as a list does not crash the query: its first item counts."""
+    """NEXT given as a list does not break the query: its first item counts."""
     nodes = linked_document(3)
     nodes[0].relationships[NodeRelationship.NEXT] = [RelatedNodeInfo(node_id=nodes[1].node_id)]
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes))
@@ -244,7 +244,7 @@ def test_a_link_that_holds_a_list(postprocess: Any) -> None:
 
 
 def test_a_cycle_keeps_the_hit(postprocess: Any) -> None:
-    """F-11: n2.NEXT = n1 ends the expansion, and the hit keeps its score."""
+    """A NEXT link back to the hit ends the expansion, and the hit keeps its score."""
     nodes = linked_document(2)
     nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     result = postprocess(
@@ -257,7 +257,7 @@ def test_a_cycle_keeps_the_hit(postprocess: Any) -> None:
 
 
 def test_every_order_of_hits_gives_document_order(postprocess: Any) -> None:
-    """J-1: for all orders of one to three hits on four to six nodes, one run is in document order."""
+    """All orders of one to three hits on four to six nodes give runs in document order."""
     for size in (4, 5, 6):
         nodes = linked_document(size)
         order = {node.node_id: place for place, node in enumerate(nodes)}
@@ -271,14 +271,14 @@ def test_every_order_of_hits_gives_document_order(postprocess: Any) -> None:
 
 
 def test_equal_texts_are_not_the_same_chunk(postprocess: Any) -> None:
-    """N-2 to N-4: nodes with equal text, of one or of several documents, are all kept."""
+    """Nodes with equal text, of one or of several documents, are all kept."""
     first, second = linked_document(["same", "same"], source_id="a"), linked_document(["same"], source_id="b")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second))
     assert len(postprocess(augmenter, [*hits(first, [0]), *hits(second, [0])])) == 3
 
 
 def test_reads_are_batched_by_hop(postprocess: Any) -> None:
-    """O-2: ten adjacent hits, three hops both ways: six new ids, each once, in two rounds."""
+    """Ten adjacent hits and three hops both ways read six new ids once each, in two rounds."""
     nodes = linked_document(30)
     store = ObservedDocstore(docstore_of(nodes))
     postprocess(
@@ -290,7 +290,7 @@ def test_reads_are_batched_by_hop(postprocess: Any) -> None:
 
 
 def test_no_query_is_needed(postprocess: Any) -> None:
-    """O-3: without a query, and with one, the result is the same."""
+    """The result is the same with and without a query."""
     nodes = linked_document(3)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes))
     assert ids(postprocess(augmenter, hits(nodes, [0]))) == ids(
@@ -299,7 +299,7 @@ def test_no_query_is_needed(postprocess: Any) -> None:
 
 
 def test_serialization_leaves_the_docstore_out() -> None:
-    """O-4: to_dict and to_json work, and from_dict with a docstore gives an equal postprocessor."""
+    """to_dict and to_json work, and from_dict with a docstore gives an equal postprocessor."""
     augmenter = PrevNextNodePostprocessor(docstore=SimpleDocumentStore(), num_nodes=2, mode="both")
     data = augmenter.to_dict()
     assert "docstore" not in data
@@ -325,7 +325,7 @@ class AsyncOnlyDocstore(SimpleDocumentStore):
 
 
 def test_async_reads_use_the_async_methods() -> None:
-    """E-5 to E-7: the async path never calls a sync read."""
+    """The async path never calls a sync read."""
     nodes = linked_document(6)
     store = AsyncOnlyDocstore()
     store.add_documents(nodes)

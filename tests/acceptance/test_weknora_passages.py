@@ -1,7 +1,7 @@
-"""Joining chunks as users of WeKnora know it. Lengths in characters; single letters are fillers.
+"""Joining chunks as users of WeKnora expect it. Lengths are in characters; single letters are fillers.
 
-Left out: WK-16 (images that belong to a parent's text), which has no counterpart: nodes are never merged into
-one another here, and image nodes stay whole.
+Without a counterpart: images that belong to a parent's text, since nodes are never merged into one another
+here, and image nodes stay whole.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def text_of(postprocess: Postprocess, spans: Spans) -> str:
 
 
 def test_overlap_by_offsets(postprocess: Postprocess):
-    """WK-01: 80a+20b and 20b+100c become 80a+20b+100c, up to 200, with both ids recorded."""
+    """80a+20b and 20b+100c become 80a+20b+100c, up to 200, with both ids recorded."""
     nodes = document([("a" * 80 + "b" * 20, 0, 100), ("b" * 20 + "c" * 100, 80, 200)])
     (passage,) = merged(postprocess, nodes)
     assert passage.node.text == "a" * 80 + "b" * 20 + "c" * 100
@@ -55,28 +55,28 @@ def test_overlap_by_offsets(postprocess: Postprocess):
 
 
 def test_equal_rows_side_by_side(postprocess: Postprocess):
-    """WK-03: two and three equal table rows that are adjacent by offsets stay five rows."""
+    """Two and three equal table rows that are adjacent by offsets stay five rows."""
     row = "| same | row |\n"
     size = len(row)
     assert text_of(postprocess, [(row * 2, 0, 2 * size), (row * 3, 2 * size, 5 * size)]) == row * 5
 
 
 def test_offsets_that_the_text_contradicts(postprocess: Postprocess):
-    """WK-04: offsets tell of an overlap of 20, the texts differ: both are whole."""
+    """Where offsets claim an overlap of 20 and the texts differ, both texts are whole."""
     assert text_of(postprocess, [("a" * 100, 0, 100), ("c" * 120, 80, 200)]) == "a" * 100 + "c" * 120
 
 
 def test_adjacent_chunks(postprocess: Postprocess):
-    """WK-05: adjacent ranges are joined as they stand."""
+    """Adjacent ranges are joined without a separator."""
     assert text_of(postprocess, [("a" * 100, 0, 100), ("b" * 100, 100, 200)]) == "a" * 100 + "b" * 100
 
 
 @pytest.mark.parametrize(
     "second",
     [
-        pytest.param(("x" * 100, 150, 250), id="WK-06"),
-        pytest.param(("edited meanwhile", 150, 250), id="WK-10"),
-        pytest.param(("x" * 100, 80, 180), id="WK-14"),
+        pytest.param(("x" * 100, 150, 250), id="new text"),
+        pytest.param(("edited meanwhile", 150, 250), id="edited"),
+        pytest.param(("x" * 100, 80, 180), id="overlapping"),
     ],
 )
 def test_what_links_keep_apart_stays_apart(postprocess: Postprocess, second: tuple[str, int, int]):
@@ -89,16 +89,16 @@ def test_what_links_keep_apart_stays_apart(postprocess: Postprocess, second: tup
 @pytest.mark.parametrize(
     "second",
     [
-        pytest.param(("rewritten text", 80, 200), id="WK-07"),
-        pytest.param(("edited, and now longer than the range that it had", 100, 120), id="WK-09-length"),
-        pytest.param(("y" * 120, 80, 200), id="WK-09-same-length"),
-        pytest.param(("z" * 30, -10, 20), id="WK-09-before-the-start"),
-        pytest.param(("short", 80, 85 + 300), id="WK-19-longer-than-the-text"),
-        pytest.param(("c" * 20, 300, 280), id="WK-19-negative"),
+        pytest.param(("rewritten text", 80, 200), id="rewritten"),
+        pytest.param(("edited, and now longer than the range that it had", 100, 120), id="another length"),
+        pytest.param(("y" * 120, 80, 200), id="same length"),
+        pytest.param(("z" * 30, -10, 20), id="before the start"),
+        pytest.param(("short", 80, 85 + 300), id="longer than the text"),
+        pytest.param(("c" * 20, 300, 280), id="negative"),
     ],
 )
 def test_an_edited_chunk_keeps_its_text(postprocess: Postprocess, second: tuple[str, int, int]):
-    """Both texts are kept and no range is claimed where an edit made the offsets stale."""
+    """Where an edit made the offsets stale, both texts are kept and no range is claimed."""
     nodes = document([("a" * 100, 0, 100), second])
     (passage,) = merged(postprocess, nodes)
     assert passage.node.text == "a" * 100 + second[0]
@@ -107,7 +107,7 @@ def test_an_edited_chunk_keeps_its_text(postprocess: Postprocess, second: tuple[
 
 
 def test_three_in_a_row_with_a_bad_joint(postprocess: Postprocess):
-    """WK-11: where the first joint cannot be trimmed all three texts are kept and their ids recorded."""
+    """Where the first joint cannot be trimmed, all three texts are kept and their ids recorded."""
     nodes = document([("a" * 100, 0, 100), ("x" * 100, 80, 180), ("c" * 100, 180, 280)])
     (passage,) = merged(postprocess, nodes)
     assert passage.node.text == "a" * 100 + "x" * 100 + "c" * 100
@@ -115,20 +115,20 @@ def test_three_in_a_row_with_a_bad_joint(postprocess: Postprocess):
 
 
 def test_a_passage_takes_the_best_score(postprocess: Postprocess):
-    """WK-12: the best score of its chunks. The order is that of the incoming list here, not of the scores."""
+    """A passage has the best score of its chunks, and passages keep the order of the hits."""
     groups = [document([("a" * 9, 0, 9), ("b" * 9, 9, 18)], source) for source in ("d1", "d2", "d3")]
     result = merged(postprocess, [node for group in groups for node in group], [0.1, 0.4, 0.9, 0.2, 0.6, 0.3])
     assert [hit.score for hit in result] == [0.4, 0.9, 0.6]
 
 
 def test_equal_ranges_in_two_documents(postprocess: Postprocess):
-    """WK-13: the same ranges in two documents are never merged."""
+    """The same ranges in two documents are never merged."""
     one, other = document([("a" * 9, 0, 9)], "d1"), document([("a" * 9, 0, 9)], "d2")
     assert [hit.node for hit in merged(postprocess, one + other)] == one + other
 
 
 def test_a_short_hit_with_both_neighbors(postprocess: Postprocess):
-    """WK-15, WK-22: 150P + 60B + 150N with exact ranges; the hit's own offsets are unchanged."""
+    """150P + 60B + 150N have exact ranges, and the hit's own offsets are unchanged."""
     nodes = document([("P" * 150, 0, 150), ("B" * 60, 150, 210), ("N" * 150, 210, 360)])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[1], score=1.0)])
@@ -140,7 +140,7 @@ def test_a_short_hit_with_both_neighbors(postprocess: Postprocess):
 
 
 def test_a_repeated_table_header(postprocess: Postprocess):
-    """WK-17: of a piece with the header repeated and rows shared, only the new rows are appended."""
+    """Of a chunk with a repeated header and shared rows, only the new rows are appended."""
     header = "| item | price |\n|---|---|\n"
     rows = [f"| item {n} | {n}.50 |\n" for n in range(5)]
     first, second = header + "".join(rows[:3]), header + "".join(rows[2:])
@@ -148,21 +148,21 @@ def test_a_repeated_table_header(postprocess: Postprocess):
 
 
 def test_shared_and_contained_text(postprocess: Postprocess):
-    """WK-20: a boundary text of 20 characters stands once, contained text is absorbed."""
+    """A boundary text of 20 characters comes once, and contained text is absorbed."""
     boundary = "twenty characters 20"
     assert join_texts([f"before {boundary}", f"{boundary} after"]).text == f"before {boundary} after"
     assert join_texts([f"a {boundary} b", boundary]).text == f"a {boundary} b"
 
 
 def test_a_hole_is_marked():
-    """WK-21: between [0,5) and [100,106) stands the separator, and it belongs to none (WK-22)."""
+    """A separator that belongs to no chunk marks the hole between [0,5) and [100,106)."""
     joined = join_texts([TextChunk("first", 0, 5, "d"), TextChunk("second", 100, 106, "d", follows=False)])
     assert joined.text == f"first{HOLE_SEPARATOR}second"
     assert [span for _, span in joined.tiles()] == [(0, 5), (5 + len(HOLE_SEPARATOR), len(joined.text))]
 
 
 def test_an_edited_neighbor(postprocess: Postprocess):
-    """WK-24: the text is joined, the provenance says that it is not exact and gives it no place."""
+    """The text is joined, and the provenance marks it as inexact and gives it no place."""
     nodes = document([("the neighbor, edited", 0, 90), ("B" * 60, 90, 150)])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[1], score=1.0)])
@@ -173,7 +173,7 @@ def test_an_edited_neighbor(postprocess: Postprocess):
 
 
 def test_a_neighbor_equal_to_the_hit(postprocess: Postprocess):
-    """WK-25: a neighbor with the hit's text and no range of its own adds nothing, not even provenance."""
+    """A neighbor with the hit's text and no range of its own adds nothing, not even provenance."""
     nodes = linked_document(["the very same text", "the very same text"])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[0], score=1.0)])

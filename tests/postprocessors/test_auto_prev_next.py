@@ -150,7 +150,7 @@ def test_no_call_for_no_nodes(postprocess: Any) -> None:
 
 
 def test_a_query_is_needed(postprocess: Any) -> None:
-    """O-3: without a query the error says what to pass, and which augmenter needs none."""
+    """Without a query the error says what to pass, and which augmenter needs none."""
     nodes = linked_document(3)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["NEXT"]))
     with pytest.raises(ConfigurationError, match=r"query_str=.*PrevNextNodePostprocessor"):
@@ -172,7 +172,7 @@ def test_one_read_for_all(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["", "我不知道。", "Perhaps. " * 40])
 def test_an_unclear_answer_is_none(postprocess: Any, caplog: pytest.LogCaptureFixture, answer: str) -> None:
-    """B-1, H-9: no answer ends a query; one warning shows its first 100 characters."""
+    """No answer ends a query; one warning shows its first 100 characters."""
     nodes = linked_document(20)
     llm = ScriptedLLM(answers=by_chunk({4: answer, 9: answer, 14: "NEXT"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
@@ -308,7 +308,7 @@ UNDER_WAY = [0]
 
 @pytest.mark.parametrize("workers", [1, 3, 10])
 def test_calls_run_side_by_side(postprocess: Any, workers: int) -> None:
-    """E-4: exactly num_workers calls are under way at once, where there is work for them."""
+    """Exactly num_workers calls are under way at once, where there is work for them."""
     nodes = linked_document(40)
     UNDER_WAY[:] = [0]
     llm = Counting(answers=["NEXT"], latency=0.01, expected=workers)
@@ -319,7 +319,7 @@ def test_calls_run_side_by_side(postprocess: Any, workers: int) -> None:
 
 
 async def test_the_async_path_uses_async_calls() -> None:
-    """E-4: apostprocess_nodes awaits the LLM's async call."""
+    """Apostprocess_nodes awaits the LLM's async call."""
     nodes = linked_document(40)
     llm = ScriptedLLM(answers=["NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)

@@ -88,7 +88,7 @@ def test_pieces_give_way_to_the_next_standing_node() -> None:
     ],
 )
 def test_the_bar_rises_as_the_budget_fills(hits: str, kept: str) -> None:
-    """HC-01 to HC-03: two children of 100 merge into 300 with 200 of 1000 used, not with 900 used."""
+    """Two children of 100 merge into 300 with 200 of 1000 used, not with 900 used."""
     found = tree(P="a b c")
     assert sorted(merge_by_budget(hits.split(), found, BudgetRule(1000, tokens), every)) == sorted(
         kept.split()
@@ -97,7 +97,7 @@ def test_the_bar_rises_as_the_budget_fills(hits: str, kept: str) -> None:
 
 @pytest.mark.parametrize(("used", "merges"), [(200, True), (900, False), (700, True), (701, False)])
 def test_the_budget_must_hold_the_parent(used: int, merges: bool) -> None:
-    """HC-02, HC-03: the children reach the bar (120 and 190), but only what is left holds the parent."""
+    """The children reach the bar (120 and 190), but only what is left holds the parent."""
     assert BudgetRule(1000, tokens).merges("P", ["a", "b"], used) is merges
 
 
@@ -109,7 +109,7 @@ def test_a_third_is_the_lowest_bar(used: int, merges: bool) -> None:
 
 
 def test_a_merge_makes_the_grandparent_eligible() -> None:
-    """HC-04: the parent that has just merged lets the grandparent merge in the same step."""
+    """The parent that has just merged lets the grandparent merge in the same step."""
     found = tree(G="P Q", P="a b", Q="c d")
     assert set(merge_by_budget(["a", "b", "c", "d"], found, BudgetRule(3000, tokens), every)) == {"G"}
 

@@ -1,11 +1,7 @@
-"""Acceptance of windows: LlamaIndex (LI-26 to LI-28), AutoRAG (AR-08), DocETL (DE-01 to DE-05), user reports.
+"""Windows in metadata, as users of LlamaIndex, AutoRAG, DocETL and LangChain expect them.
 
-Without a counterpart here: of DE-01 the markers and the note of skipped characters (the text around a chunk
-is the document's own and nothing else), DE-04 (headings above a chunk: no matter of windows), AR-01 to AR-07
-and AR-09 to AR-14 (neighbors and measures), LC-01 to LC-06 (parents by ids, score thresholds, redundant
-vectors; LangChain's users keep the text before and after a chunk, which is the last test of that group).
-B-7 to B-9 concern the splitters of LlamaIndex itself, which these transformations follow and do not replace:
-here it is tested that windows over such chunks are right.
+The splitters of LlamaIndex are followed, not replaced: here windows over their chunks are tested. Without a
+counterpart: DocETL's markers and its note of skipped characters, since a window is the document's own text.
 """
 
 from __future__ import annotations
@@ -38,21 +34,21 @@ def hit(text: str, **metadata: object) -> NodeWithScore:
     return NodeWithScore(node=TextNode(text=text, metadata=metadata), score=0.5)
 
 
-def test_li_26(postprocess: Postprocess) -> None:
-    """LI-26: text "a" with "b" under the key becomes "b", one node."""
+def test_the_text_under_the_key_replaces(postprocess: Postprocess) -> None:
+    """Text "a" with "b" under the key becomes "b", one node."""
     out = postprocess(MetadataReplacementPostProcessor(target_metadata_key="key"), [hit("a", key="b")])
     assert [one.node.get_content() for one in out] == ["b"]
 
 
-def test_li_27(postprocess: Postprocess) -> None:
-    """LI-27: without the key, and with None under it, the own text is kept."""
+def test_without_the_key_the_text_stays(postprocess: Postprocess) -> None:
+    """Without the key, or with None under it, the text is kept."""
     out = postprocess(MetadataReplacementPostProcessor("key"), [hit("a", other="b"), hit("c", key=None)])
     assert [one.node.get_content() for one in out] == ["a", "c"]
 
 
 @pytest.mark.parametrize("parser", [SentenceWindowNodeParser, SentenceWindowParser])
-def test_li_28(parser: type[SentenceWindowNodeParser]) -> None:
-    """LI-28: three sentences make 3 nodes; the first window holds all three, the metadata the own text."""
+def test_windows_of_three_sentences(parser: type[SentenceWindowNodeParser]) -> None:
+    """Three sentences make 3 nodes; the first window holds all three, the metadata the original text."""
     nodes = parser.from_defaults().get_nodes_from_documents([Document(text="One is. Two is. Three is.")])
     assert len(nodes) == 3
     assert nodes[0].metadata["window"].split() == ["One", "is.", "Two", "is.", "Three", "is."]
@@ -60,8 +56,8 @@ def test_li_28(parser: type[SentenceWindowNodeParser]) -> None:
 
 
 @pytest.mark.parametrize("windows", [True, False])
-def test_ar_08(windows: bool) -> None:
-    """AR-08: the prompt holds the windows joined by a blank line, or the contents where there are none."""
+def test_the_prompt_holds_the_windows(windows: bool) -> None:
+    """The prompt holds the windows joined by a blank line, or the contents where there are none."""
     hits = [
         hit("own 1", **({"window": "wide 1"} if windows else {})),
         hit("own 2", **({"window": "wide 2"} if windows else {})),
@@ -75,8 +71,8 @@ def test_ar_08(windows: bool) -> None:
 
 
 @pytest.mark.parametrize(("layout", "size"), [("joined", 1), ("sides", 1), ("joined", 4)])
-def test_de_01(layout: str, size: int) -> None:
-    """DE-01: 12 chunks of two documents give 12 nodes with all their fields, and no model is asked."""
+def test_fields_survive_and_no_model_is_called(layout: str, size: int) -> None:
+    """12 chunks of two documents give 12 nodes with all their fields, and no model is called."""
     nodes = [
         *linked_document(6, source_id="one", metadata={"author": "A"}, offsets=True),
         *linked_document(6, source_id="two", metadata={"author": "B"}),
@@ -95,28 +91,28 @@ def test_de_01(layout: str, size: int) -> None:
         assert node.metadata.items() <= wide.metadata.items()
 
 
-def test_de_02() -> None:
-    """DE-02: the chunk's own text is unchanged, whatever is written beside it."""
+def test_the_chunk_s_text_is_unchanged() -> None:
+    """The chunk's own text is unchanged."""
     nodes = linked_document(3)
     assert [node.text for node in WindowExtractor()(nodes)] == [node.text for node in nodes]
 
 
-def test_de_03() -> None:
-    """DE-03: a window without a count of chunks is refused."""
+def test_a_window_needs_a_size() -> None:
+    """A window without a number of chunks is refused."""
     for size in (0, -1, None):
         with pytest.raises(ValidationError):
             WindowExtractor(window_size=size)
 
 
-def test_de_05(postprocess: Postprocess) -> None:
-    """DE-05: empty in, empty out."""
+def test_empty_input_gives_empty_output(postprocess: Postprocess) -> None:
+    """Empty input gives empty output."""
     assert WindowExtractor()([]) == []
     assert NeighborLinker()([]) == []
     assert postprocess(MetadataReplacementPostProcessor("window"), []) == []
 
 
-def test_langchain_sides() -> None:
-    """The text before and after a chunk under keys of one's own, as LangChain's users keep them."""
+def test_text_before_and_after_under_custom_keys() -> None:
+    """The text before and after a chunk is written under custom keys."""
     extractor = WindowExtractor(
         window_size=1, layout="sides", previous_metadata_key="before", next_metadata_key="after"
     )
@@ -124,8 +120,8 @@ def test_langchain_sides() -> None:
     assert (out[1].metadata["before"], out[1].metadata["after"]) == ("a", "c")
 
 
-def test_b_2_to_b_6() -> None:
-    """B-2 to B-6: four Chinese sentences are 4 nodes, and a window has no added spaces."""
+def test_chinese_sentences() -> None:
+    """Four Chinese sentences are 4 nodes, and a window has no added spaces."""
     nodes = SentenceWindowParser(window_size=1)([Document(text=CHINESE)])
     assert len(nodes) == 4
     assert nodes[1].metadata["window"] == "今天天气很好。我们去公园散步。他在家看书！"
@@ -140,13 +136,13 @@ def test_b_2_to_b_6() -> None:
         ("نعم. هل أنت هنا؟ لا.", 3),
     ],
 )
-def test_b_other_scripts(text: str, count: int) -> None:
-    """B-2 to B-6: Japanese, Hindi, Korean and Arabic are split into sentences too."""
+def test_sentences_of_other_scripts(text: str, count: int) -> None:
+    """Japanese, Hindi, Korean and Arabic are split into sentences too."""
     assert len(SentencexSplitter()(text)) == count
 
 
-def test_b_7() -> None:
-    """B-7: windows over Chinese chunks of 512/128 tokens hold what the chunks share once."""
+def test_windows_over_overlapping_chinese_chunks() -> None:
+    """Windows over Chinese chunks of 512/128 tokens hold shared text once."""
     text = "".join(chr(0x4E00 + n) for n in range(2000))
     nodes = SentenceSplitter(chunk_size=512, chunk_overlap=128)([Document(text=text)])
     assert nodes[0].end_char_idx > nodes[1].start_char_idx
@@ -154,8 +150,8 @@ def test_b_7() -> None:
         assert node.metadata["window"] in text
 
 
-def test_b_8() -> None:
-    """B-8: a run of 3,000 characters without punctuation has chunks in the limit, and windows."""
+def test_windows_over_a_run_without_punctuation() -> None:
+    """A run of 3,000 characters without punctuation has chunks within the limit, and windows."""
     text = "".join(chr(0x4E00 + n % 700) for n in range(3000))
     nodes = SentenceSplitter(chunk_size=512, chunk_overlap=128)([Document(text=text)])
     assert all(len(get_tokenizer()(node.text)) <= 512 for node in nodes)
@@ -163,15 +159,15 @@ def test_b_8() -> None:
     assert SentencexSplitter()(text) == [text]
 
 
-def test_b_9() -> None:
-    """B-9: small chunks of characters that are several tokens each have windows too."""
+def test_windows_over_characters_of_many_tokens() -> None:
+    """Small chunks of characters of several tokens each have windows too."""
     nodes = TokenTextSplitter(chunk_size=12, chunk_overlap=0)([Document(text="보험" * 10)])
     assert all(node.metadata["window"] in "보험" * 10 for node in WindowExtractor(window_size=2)(nodes))
     assert SentencexSplitter()("🚀") == ["🚀"]
 
 
-def test_b_11() -> None:
-    """B-11: sentences carry SOURCE, PREVIOUS and NEXT."""
+def test_sentences_are_linked() -> None:
+    """Sentences carry SOURCE, PREVIOUS and NEXT."""
     nodes = SentenceWindowParser()([Document(text=CHINESE, id_="doc")])
     assert all(node.ref_doc_id == "doc" for node in nodes)
     assert [NodeRelationship.NEXT in node.relationships for node in nodes] == [True, True, True, False]
@@ -179,8 +175,10 @@ def test_b_11() -> None:
 
 
 @pytest.mark.parametrize("parser", [SentenceWindowNodeParser, SentenceWindowParser])
-def test_c_4(postprocess: Postprocess, parser: type[SentenceWindowNodeParser]) -> None:
-    """C-4: of 20 sentences with window 3, the hits 8, 9, 10 send 9 distinct sentences, each once."""
+def test_overlapping_windows_are_sent_once(
+    postprocess: Postprocess, parser: type[SentenceWindowNodeParser]
+) -> None:
+    """Of 20 sentences with window 3, the hits 8, 9, 10 send 9 distinct sentences, each once."""
     sentences = [f"Sentence {n} tells of thing {n * 7}." for n in range(20)]
     nodes = parser.from_defaults(window_size=3)([Document(text=" ".join(sentences))])
     hits = [NodeWithScore(node=nodes[n], score=0.5) for n in (8, 9, 10)]
@@ -189,8 +187,8 @@ def test_c_4(postprocess: Postprocess, parser: type[SentenceWindowNodeParser]) -
     assert len(out) == 1
 
 
-def test_g_1_g_2(caplog: pytest.LogCaptureFixture) -> None:
-    """G-1, G-2: hits that another parser made keep their text, with one warning naming the keys."""
+def test_hits_of_another_parser_keep_their_text(caplog: pytest.LogCaptureFixture) -> None:
+    """Hits of another parser keep their text, and one warning names the keys that exist."""
     hits = [hit("a", file_name="f"), hit("b", file_name="g")]
     with caplog.at_level(logging.WARNING):
         out = MetadataReplacementPostProcessor("window").postprocess_nodes(hits)
@@ -200,15 +198,15 @@ def test_g_1_g_2(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", 3, ["x"], {"x": 1}])
-def test_g_3(postprocess: Postprocess, value: object) -> None:
-    """G-3: None, "" and what is no text keep the own text, and the hits beside them are replaced."""
+def test_values_that_are_no_text(postprocess: Postprocess, value: object) -> None:
+    """None, "" and non-text values keep the original text, and the other hits are replaced."""
     hits = [hit("a", window="A"), hit("b", window=value), hit("c", window="C")]
     out = postprocess(MetadataReplacementPostProcessor("window"), hits)
     assert [one.node.get_content() for one in out] == ["A", "b", "C"]
 
 
-def test_g_4() -> None:
-    """G-4: with window 1, four sentences have windows of 2, 3, 3 and 2, with no double spaces."""
+def test_the_first_sentence_has_a_full_window() -> None:
+    """With window 1, four sentences have windows of 2, 3, 3 and 2, with no double spaces."""
     nodes = SentenceWindowParser(window_size=1)(
         [Document(text="The cat sat. The dog ran. The bird flew. The fish swam.")]
     )
@@ -216,22 +214,22 @@ def test_g_4() -> None:
     assert not any("  " in node.metadata["window"] for node in nodes)
 
 
-def test_g_7() -> None:
-    """G-7: window keys are in no text that is embedded or read, whatever the parser includes."""
+def test_window_keys_are_never_embedded() -> None:
+    """Window keys are in no text that is embedded or read, whatever the parser includes."""
     parser = SentenceWindowParser(window_size=1, include_metadata=False)
     nodes = parser([Document(text=CHINESE, metadata={"title": "T"})])
     assert [node.get_content(MetadataMode.EMBED) for node in nodes] == [node.text for node in nodes]
 
 
-def test_g_8() -> None:
-    """G-8: nodes that say nothing of their document come through, with no window beyond themselves."""
+def test_nodes_without_a_document() -> None:
+    """Nodes without a known document are kept, with a window of themselves alone."""
     nodes = [TextNode(text="alone"), *linked_document(["a", "b"])]
     assert [node.metadata["window"] for node in WindowExtractor()(nodes)] == ["alone", "ab", "ab"]
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_m_1_to_m_4(postprocess: Postprocess, merge: bool) -> None:
-    """M-1 to M-4: nothing that came in changes, and a second run equals the first."""
+def test_inputs_are_not_changed(postprocess: Postprocess, merge: bool) -> None:
+    """No input changes, and a second run equals the first."""
     nodes = SentenceWindowParser()([Document(text=CHINESE * 3)])
     hits = [NodeWithScore(node=node, score=0.1 * n) for n, node in enumerate(nodes)]
     given, before, hashes = list(hits), copy.deepcopy(hits), [one.node.hash for one in hits]
