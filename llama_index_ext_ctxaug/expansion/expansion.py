@@ -19,10 +19,11 @@ from llama_index_ext_ctxaug.expansion.walk import (
     walk,
 )
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason, join
+from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import best_first
 from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
+from llama_index_ext_ctxaug.structure.link_resolution import join
 
 UNBOUNDED = 1_000_000
 """A number of chunks that no document reaches, for expansion that only a limit ends."""

@@ -1,4 +1,4 @@
-"""PREVIOUS and NEXT set where they are missing or wrong, before the nodes go into an index."""
+"""Set PREVIOUS and NEXT where they are missing or wrong, before nodes are indexed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TransformComponent
 
-from llama_index_ext_ctxaug.structure.document_order import LinkProblem, OrderKeys, Sequences
-from llama_index_ext_ctxaug.structure.link_resolution import Chains
+from llama_index_ext_ctxaug.structure.document_order import LinkProblem, OrderKeys, ReadingOrder
+from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
 from llama_index_ext_ctxaug.structure.relationships import related_ids
 
 logger = logging.getLogger(__name__)
 
 
 class LinkReport(NamedTuple):
-    """What a `NeighborLinker` finds in nodes.
+    """The findings of a `NeighborLinker`.
 
     Attributes:
-        set: number of relationships that were missing or wrong, and that it can set.
-        removed: number of relationships that are wrong, with nothing to put in their place.
-        problems: what does not fit together, in the order of the nodes.
+        set: number of missing or wrong relationships that it can set.
+        removed: number of wrong relationships that it can only remove.
+        problems: contradictions, in the order of the nodes.
     """
 
     set: int
@@ -32,24 +32,24 @@ class LinkReport(NamedTuple):
 
 
 class NeighborLinker(TransformComponent):
-    """Sets PREVIOUS and NEXT where they are missing or wrong, from whatever else tells the order.
+    """Set PREVIOUS and NEXT where they are missing or wrong.
 
-    For each place the first that answers: a link that both nodes state; a link that one of them states;
+    The first source that answers counts: a link that both nodes state; a link that one of them states;
     ids in metadata; the parent's CHILD list; a chunk number in metadata; character offsets; the order in
-    which the nodes of a source were handed in. The last child of a parent is followed by the first child
-    of the next parent, and with `document_key` the last chunk of a page by the first of the next page.
+    which the nodes were passed in. The last child of a parent is followed by the first child of the next
+    parent, and with `document_key` the last chunk of a page by the first chunk of the next page.
 
-    Put it behind the parser: LlamaIndex sets no NEXT where nodes are parsed from nodes
+    Place it after the parser: LlamaIndex sets no NEXT where nodes are parsed from nodes
     (`HierarchicalNodeParser`, a `MarkdownNodeParser` followed by a `SentenceSplitter`).
 
-    **Requires**: SOURCE relationships, or metadata under `document_key`; nodes of which neither is known
-    are linked by what they and their metadata state only. All chunks of a document in one call.
+    **Requires**: SOURCE relationships, or metadata under `document_key`. Nodes with neither are linked
+    only by their own links and the ids in their metadata. All chunks of a document in one call.
 
-    **Guarantees**: never links across documents, never over a missing chunk number or child; links that
-    are right stay as they are; nodes handed in are not changed (changed ones are copies, others come back
-    as they are); a second run changes nothing.
+    **Guarantees**: no links across documents or over a missing chunk number or child. Right links are
+    kept. Input nodes are not changed: nodes with new links are copies, all others are returned as they
+    are. A second run changes nothing.
 
-    **On failure**: what does not fit together is reported, with one warning a call; `check` returns it.
+    **On failure**: contradictions are reported in one warning; `check` returns them.
 
     Example:
         ```python
@@ -67,7 +67,7 @@ class NeighborLinker(TransformComponent):
 
     document_key: str | None = Field(
         default=None,
-        description="Metadata key (such as file_path) that makes documents of one file count as one.",
+        description="Metadata key, such as file_path, whose equal values make several documents one.",
     )
     page_key: str = Field(
         default="page_label", description="Metadata key that orders the documents of one file."
@@ -76,44 +76,44 @@ class NeighborLinker(TransformComponent):
     next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
     number_keys: list[str] = Field(
         default=["chunk_id", "split_id", "page_label"],
-        description="Metadata keys of chunk numbers; the first that numbers all chunks of a source counts.",
+        description="Metadata keys of chunk numbers; the first that numbers all chunks of a source is used.",
     )
     across_parents: bool = Field(
         default=True, description="Link the last child of a parent to the first child of the next parent."
     )
     complete_documents: bool = Field(
         default=False,
-        description="All chunks of the documents are handed in: a link to any other node is wrong.",
+        description="Treat links to nodes that are not passed in as wrong.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _drop_class_name(cls, data: Any) -> Any:
-        """A transformation that was saved as a field of another one carries its name."""
+        """Accept the class name that a transformation saved inside another one carries."""
         return {k: v for k, v in data.items() if k != "class_name"} if isinstance(data, dict) else data
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the transformation is serialized."""
+        """Return the name under which the transformation is serialized."""
         return "NeighborLinker"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
         """Link nodes.
 
         Args:
-            nodes: the nodes of whole documents, in reading order where nothing else tells it.
+            nodes: the nodes of whole documents, in reading order where nothing else gives it.
             **kwargs: not used.
 
         Returns:
-            The nodes, in the order in which they came; copies of those whose links changed.
+            The nodes in the same order; copies of those whose links changed.
         """
-        chains = self.chains(nodes)
-        if chains.problems:
-            warn_of_problems(self.class_name(), chains.problems)
-        return [_with_links(node, chains) for node in nodes]
+        links = self.neighbor_links(nodes)
+        if links.problems:
+            warn_of_problems(self.class_name(), links.problems)
+        return [_with_links(node, links) for node in nodes]
 
     def check(self, nodes: Sequence[BaseNode]) -> LinkReport:
-        """Tell what a call would do, without doing it.
+        """Report what a call would change, without changing it.
 
         Args:
             nodes: as for a call.
@@ -121,31 +121,31 @@ class NeighborLinker(TransformComponent):
         Returns:
             The report.
         """
-        chains = self.chains(nodes)
+        links = self.neighbor_links(nodes)
         done = Counter(
             new is not None
-            for node in chains.nodes.values()
-            for relationship, new in chains.links(node).items()
+            for node in links.nodes.values()
+            for relationship, new in links.links(node).items()
             if not _is_linked(node, relationship, new)
         )
-        return LinkReport(done[True], done[False], tuple(chains.problems))
+        return LinkReport(done[True], done[False], tuple(links.problems))
 
-    def chains(self, nodes: Sequence[BaseNode]) -> Chains:
-        """Which node follows which.
+    def neighbor_links(self, nodes: Sequence[BaseNode]) -> NeighborLinks:
+        """Find the links that hold between nodes.
 
         Args:
-            nodes: as for a call.
+            nodes: as for a call; of nodes with the same id the first counts.
 
         Returns:
-            The links that hold.
+            The links.
         """
         by_id: dict[str, BaseNode] = {}
         for node in nodes:
             by_id.setdefault(node.node_id, node)
         keys = OrderKeys(self.document_key, self.page_key, self.number_keys, self.across_parents)
-        chains = Chains(Sequences(by_id, keys), self.complete_documents)
-        chains.build((self.previous_id_key, self.next_id_key))
-        return chains
+        links = NeighborLinks(ReadingOrder(by_id, keys), self.complete_documents)
+        links.build((self.previous_id_key, self.next_id_key))
+        return links
 
 
 def _is_linked(node: BaseNode, relationship: NodeRelationship, wanted: str | None) -> bool:
@@ -153,23 +153,23 @@ def _is_linked(node: BaseNode, relationship: NodeRelationship, wanted: str | Non
     return stated == ([] if wanted is None else [wanted])
 
 
-def _with_links(node: BaseNode, chains: Chains) -> BaseNode:
-    """The node itself where its links are right, else a copy with the right ones."""
-    wrong = {r: id_ for r, id_ in chains.links(node).items() if not _is_linked(node, r, id_)}
+def _with_links(node: BaseNode, links: NeighborLinks) -> BaseNode:
+    """Return the node if its links are right, else a copy with the right ones."""
+    wrong = {r: id_ for r, id_ in links.links(node).items() if not _is_linked(node, r, id_)}
     if not wrong:
         return node
     relationships = {**node.relationships}
     for relationship, id_ in wrong.items():
         relationships.pop(relationship, None)
         if id_ is not None:
-            relationships[relationship] = _related(id_, chains.nodes.get(id_))
+            relationships[relationship] = _related(id_, links.nodes.get(id_))
     copy = node.model_copy()
     copy.relationships = relationships
     return copy
 
 
 def _related(id_: str, node: BaseNode | None) -> RelatedNodeInfo:
-    """A link with id and type alone: the neighbor's metadata need not be stored a second time."""
+    """Return a link with id and type alone, so that the neighbor's metadata is not stored again."""
     return RelatedNodeInfo(node_id=id_, node_type=node.get_type() if node else None)
 
 

@@ -17,7 +17,7 @@ from llama_index_ext_ctxaug.ingestion.neighbor_linker import NeighborLinker, war
 from llama_index_ext_ctxaug.passages.joining import join_texts
 from llama_index_ext_ctxaug.passages.offsets import TextChunk, offsets_of, start_in_document, text_of
 from llama_index_ext_ctxaug.passages.span import Span
-from llama_index_ext_ctxaug.structure.link_resolution import Chains
+from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
 from llama_index_ext_ctxaug.structure.relationships import relations
 
 
@@ -99,10 +99,10 @@ class WindowExtractor(TransformComponent):
         Returns:
             As for a call.
         """
-        chains = self.linker.chains(nodes)
-        if chains.problems:
-            warn_of_problems(self.class_name(), chains.problems)
-        windows = _Windows(chains, self.window_size, self.chunk_separator, texts or {})
+        links = self.linker.neighbor_links(nodes)
+        if links.problems:
+            warn_of_problems(self.class_name(), links.problems)
+        windows = _Windows(links, self.window_size, self.chunk_separator, texts or {})
         keys = self._keys()
         return [_with_metadata(node, self._metadata(windows, node), keys) for node in nodes]
 
@@ -122,7 +122,7 @@ class WindowExtractor(TransformComponent):
 class _Windows:
     """The texts around the nodes of one call."""
 
-    chains: Chains
+    links: NeighborLinks
     size: int
     separator: str
     texts: Mapping[str, str]
@@ -130,10 +130,10 @@ class _Windows:
 
     def around(self, node: BaseNode) -> tuple[str, Span]:
         """The text of a window, and where the node's own text stands in it."""
-        before = self._side(node.node_id, self.chains.preceding.get)
+        before = self._side(node.node_id, self.links.chains.preceding.get)
         chunks = [self._chunk(id_) for id_ in reversed(before)]
         chunks.append(self._chunk(node.node_id))
-        chunks += [self._chunk(id_) for id_ in self._side(node.node_id, self.chains.followers.get)]
+        chunks += [self._chunk(id_) for id_ in self._side(node.node_id, self.links.chains.followers.get)]
         bases = {c.base: self._base(c.base) for c in chunks if c.base is not None}
         joined = join_texts(
             chunks,
@@ -152,17 +152,17 @@ class _Windows:
 
     def _base(self, id_: str) -> str | None:
         text = self.texts.get(id_)
-        if text is None and id_ in self.chains.nodes:
-            return text_of(self.chains.nodes[id_])
+        if text is None and id_ in self.links.nodes:
+            return text_of(self.links.nodes[id_])
         return text
 
     def _chunk(self, id_: str) -> TextChunk:
         chunk = self._chunks.get(id_)
         if chunk is None:
-            node = self.chains.nodes[id_]
+            node = self.links.nodes[id_]
             own = relations(node)
             base = own.parent or own.source
-            shift = start_in_document(base, own.source, self.chains.nodes.get, _parent)
+            shift = start_in_document(base, own.source, self.links.nodes.get, _parent)
             chunk = TextChunk(text_of(node), *offsets_of(node), base, shift, document=own.source)
             self._chunks[id_] = chunk
         return chunk

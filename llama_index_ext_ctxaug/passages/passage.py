@@ -1,9 +1,7 @@
-"""Chunks and passages, and the joining of chunks into passages in reading order."""
+"""Chunks of a call, and passages: runs of chunks that follow one another."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -72,66 +70,3 @@ class Passage:
 
 Edge = tuple[str, str]
 """Two node ids: the second follows the first directly."""
-
-
-def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
-    """Put chunks into reading order and join those that touch; linear in chunks and edges.
-
-    A link that both its nodes state takes precedence over a link that only one states. Links of one node
-    alone that compete for the same place join nothing, so the result does not depend on the order of the
-    edges. A ring is opened before its best-ranked chunk.
-
-    Args:
-        chunks: all chunks of the output by node id.
-        edges: adjacencies; an edge that occurs twice is stated by both its nodes. Edges to nodes that are
-            not among the chunks are ignored.
-
-    Returns:
-        The passages by rank; every chunk is in exactly one of them.
-    """
-    stated: dict[Edge, bool] = {}
-    for edge in edges:
-        before, after = edge
-        if before in chunks and after in chunks and before != after:
-            stated[edge] = edge in stated
-    followers = dict(_undisputed([edge for edge, firm in stated.items() if firm]))
-    preceded = set(followers.values())
-    loose = [edge for edge, firm in stated.items() if not firm]
-    left = [edge for edge in loose if edge[0] not in followers and edge[1] not in preceded]
-    followers.update(_undisputed(left))
-    preceded.update(followers.values())
-    return _runs(chunks, followers, preceded)
-
-
-def _undisputed(edges: list[Edge]) -> list[Edge]:
-    """Return the edges whose start and end no other edge claims."""
-    starts, ends = [before for before, _ in edges], [after for _, after in edges]
-    if len(set(starts)) == len(set(ends)) == len(edges):
-        return edges
-    starting, ending = Counter(starts), Counter(ends)
-    return [edge for edge in edges if starting[edge[0]] == 1 and ending[edge[1]] == 1]
-
-
-def _runs(chunks: Mapping[str, Chunk], followers: Mapping[str, str], preceded: set[str]) -> list[Passage]:
-    """Follow the links from every start; what remains are rings."""
-    passages: list[Passage] = []
-    placed: set[str] = set()
-
-    def follow(start: str) -> None:
-        passage = Passage()
-        current: str | None = start
-        while current is not None and current not in placed:
-            placed.add(current)
-            passage.chunks.append(chunks[current])
-            current = followers.get(current)
-        passages.append(passage)
-
-    for node_id in chunks:
-        if node_id not in preceded:
-            follow(node_id)
-    if len(placed) < len(chunks):
-        for node_id in sorted(chunks, key=lambda id_: (chunks[id_].role == "neighbor", chunks[id_].rank)):
-            if node_id not in placed:
-                follow(node_id)
-    passages.sort(key=lambda passage: passage.rank)
-    return passages

@@ -1,4 +1,4 @@
-"""The order of the nodes of each document, read from everything but their own PREVIOUS and NEXT."""
+"""The reading order of the nodes of each document, from everything except PREVIOUS and NEXT."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeRelationship
 
+from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.pages import page_key
 from llama_index_ext_ctxaug.structure.relationships import related_id, related_ids
 
@@ -23,22 +24,25 @@ ProblemKind = Literal[
     "hole",
     "against_offsets",
 ]
-"""What can be wrong with a link: see `LinkProblem`."""
+"""Kinds of contradictions between nodes: see `LinkProblem`."""
 
 
 class LinkProblem(NamedTuple):
-    """Something that does not fit together in the links of a document.
+    """A contradiction in the links or numbers of a document.
 
     Attributes:
-        kind: "self" (a link to the node itself, removed), "other_document" (removed),
-            "contradiction" (a link that a better founded one excludes, removed), "ring" (a link that
-            leads back into its own chain, removed), "doubt" (links that exclude each other and nothing
-            that decides, kept as they are), "not_at_hand" (a link to a node that was not handed in, kept
-            unless documents are complete), "repeated_number" (a chunk number that stands twice, not
-            used), "hole" (a chunk number or child that is missing, not linked over),
-            "against_offsets" (a link that the character offsets speak against, kept).
-        node_id: the node that has the problem.
-        other_id: the node at the other end, where there is one.
+        kind: one of
+            "self" (a link to the node itself, removed),
+            "other_document" (a link into another document, removed),
+            "contradiction" (a link that a better founded one excludes, removed),
+            "ring" (a link back into its own chain, removed),
+            "doubt" (links that exclude each other with nothing to decide between them, kept),
+            "not_at_hand" (a link to a node that was not passed in, kept unless documents are complete),
+            "repeated_number" (a chunk number that occurs twice, not used),
+            "hole" (a missing chunk number or child, not linked over),
+            "against_offsets" (a link that contradicts the character offsets, kept).
+        node_id: id of the node with the problem.
+        other_id: id of the node at the other end, if there is one.
     """
 
     kind: ProblemKind
@@ -52,13 +56,13 @@ _Family = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class OrderKeys:
-    """The metadata that tells the order of nodes.
+    """The metadata that gives the order of nodes.
 
     Attributes:
-        document: key whose equal values make the documents of one file one document; None for off.
+        document: key whose equal values make several documents one; None for off.
         page: key that orders the documents of a file.
         numbers: keys of chunk numbers; the first that numbers all chunks is used.
-        across_parents: whether the last child of a parent has the first child of the next one behind it.
+        across_parents: True to continue from the last child of a parent to the first of the next.
     """
 
     document: str | None = None
@@ -69,7 +73,15 @@ class OrderKeys:
 
 @dataclass(slots=True)
 class _Siblings:
-    """Nodes under one parent (or of one source), in order; `steps[i]` tells if i+1 follows i directly."""
+    """Nodes under one parent or source, in order.
+
+    Attributes:
+        above: id of the parent or source.
+        nodes: the nodes.
+        steps: for each pair of neighbors, True if the second directly follows the first.
+        from_start: True if the first node is the first child.
+        to_end: True if the last node is the last child.
+    """
 
     above: str | None
     nodes: list[BaseNode]
@@ -78,19 +90,19 @@ class _Siblings:
     to_end: bool = True
 
     @property
-    def parted(self) -> bool:
+    def have_parent(self) -> bool:
         return any(NodeRelationship.PARENT in node.relationships for node in self.nodes)
 
 
 @dataclass
-class Sequences:
-    """The nodes that were handed in, by document and level of the hierarchy.
+class ReadingOrder:
+    """Nodes by document and level of the hierarchy, in reading order.
 
     Attributes:
-        nodes: by id, in the order in which they were handed in; of a repeated id the first.
-        keys: the metadata that tells their order.
-        problems: what does not fit together.
-        positions: the place of each node among all nodes, in reading order level by level.
+        nodes: the nodes by id, in the order in which they were passed in.
+        keys: the metadata that gives their order.
+        problems: the contradictions that were found.
+        positions: position of each node among all nodes, level by level.
         measured: ids of nodes whose character offsets give their place among their siblings.
     """
 
@@ -115,24 +127,24 @@ class Sequences:
             self.positions.setdefault(id_, len(self.positions))
 
     def document(self, node: BaseNode) -> str | None:
-        """What tells documents apart: the file, with a document key, else the source; None if unknown."""
+        """Return what identifies the document of a node: its file or its source; None if unknown."""
         if self.keys.document and (file := node.metadata.get(self.keys.document)) is not None:
             return f"file {file}"
         source = related_id(node, NodeRelationship.SOURCE)
         return source or (node.node_id if isinstance(node, Document) else None)
 
     def are_siblings(self, first: BaseNode, second: BaseNode) -> bool:
-        """Whether two nodes are parts of the same parent, or chunks of the same source."""
+        """Return True if two nodes have the same source and the same parent."""
         return self._family(first) == self._family(second)
 
-    def edges(self, followers: Mapping[str, str]) -> Iterator[list[tuple[str, str]]]:
-        """Level by level from the top, which node follows which directly.
+    def edges(self, followers: Mapping[str, str]) -> Iterator[list[Edge]]:
+        """Yield, level by level from the top, the pairs of nodes that directly follow one another.
 
         Args:
-            followers: the links that hold so far; those between parents carry over to their children.
+            followers: the links taken so far; those between parents decide over their children.
         """
         for run in self._runs:
-            edges: list[tuple[str, str]] = []
+            edges: list[Edge] = []
             for siblings in run:
                 ids = [node.node_id for node in siblings.nodes]
                 edges += [pair for pair, step in zip(pairwise(ids), siblings.steps, strict=True) if step]
@@ -142,7 +154,7 @@ class Sequences:
             yield edges
 
     def _above(self, node: BaseNode) -> str | None:
-        """The node that this one is a part of: its parent, else its source where that was handed in."""
+        """Return the id of the parent, else of the source if that is among the nodes."""
         parent = related_id(node, NodeRelationship.PARENT)
         if parent is not None:
             return parent
@@ -195,9 +207,12 @@ class Sequences:
         for (node, following), step in zip(pairwise(ordered), steps, strict=True):
             if not step:
                 self.problems[LinkProblem("hole", node.node_id, following.node_id)] = None
-        whole = total is None
         return _Siblings(
-            above, ordered, steps, whole or places[0] == 0, to_end=whole or places[-1] + 1 == total
+            above,
+            ordered,
+            steps,
+            from_start=total is None or places[0] == 0,
+            to_end=total is None or places[-1] + 1 == total,
         )
 
     def _child_places(self, above: str | None, nodes: list[BaseNode]) -> dict[str, int] | None:
@@ -210,7 +225,7 @@ class Sequences:
         return places if known else None
 
     def _numbers(self, nodes: list[BaseNode]) -> dict[str, int] | None:
-        """Chunk numbers under the first key that gives each node one, no two nodes the same."""
+        """Return the chunk numbers under the first key that gives each node a different one."""
         for key in self.keys.numbers:
             numbers = {node.node_id: _whole_number(node.metadata.get(key)) for node in nodes}
             found = {id_: number for id_, number in numbers.items() if number is not None}
@@ -230,7 +245,7 @@ class Sequences:
                 self.problems[LinkProblem("repeated_number", id_, other)] = None
 
     def _by_offsets(self, nodes: list[BaseNode]) -> list[BaseNode] | None:
-        """In the order of their character offsets; None where those cannot be trusted."""
+        """Sort nodes by character offset; return None if the offsets cannot be trusted."""
         starts = [getattr(node, "start_char_idx", None) for node in nodes]
         if len(nodes) < 2 or None in starts or len(set(starts)) < len(nodes):
             return None
@@ -241,10 +256,10 @@ class Sequences:
         return ordered
 
     def _meet(self, first: _Siblings, second: _Siblings, followers: Mapping[str, str]) -> bool:
-        """Whether the last of one group has the first of the next group directly behind it."""
+        """Return True if the last of one group is directly followed by the first of the next."""
         if not (first.to_end and second.from_start):
             return False
-        if not self.keys.across_parents and (first.parted or second.parted):
+        if not self.keys.across_parents and (first.have_parent or second.have_parent):
             return False
         if first.above in self.nodes and second.above in self.nodes:
             return followers.get(first.above or "") == second.above
@@ -252,7 +267,7 @@ class Sequences:
 
 
 def _offsets_hold(nodes: list[BaseNode]) -> bool:
-    """Whether offsets fit the lengths of the texts, and the texts agree where two ranges overlap.
+    """Return True if offsets match text lengths, and the texts agree where two ranges overlap.
 
     Offsets of chunks that were cut from parts of a document count from the start of their part.
     """

@@ -515,12 +515,13 @@ def test_promises(nodes: list[TextNode], linker: NeighborLinker) -> None:
     assert nodes == before
     assert [node.node_id for node in out] == [node.node_id for node in nodes]
     assert all(second is first for first, second in zip(out, linker(out), strict=True))
-    chains = linker.chains(nodes)
+    resolved = linker.neighbor_links(nodes)
+    chains = resolved.chains
     by_id = {node.node_id: node for node in out}
     for first, second in chains.followers.items():
         assert links(out)[first][1] == second
         assert links(out)[second][0] == first
-        document = chains.sequences.document
+        document = resolved.order.document
         assert document(by_id[first]) == document(by_id[second])
     reached: set[str] = set()
     for start in by_id.keys() - chains.preceding.keys():

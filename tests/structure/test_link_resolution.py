@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 
-from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, join
+from llama_index_ext_ctxaug.passages.passage import Chunk, Edge
+from llama_index_ext_ctxaug.structure.link_resolution import join
 
 
 def chunks_of(names: str, hits: str = "") -> dict[str, Chunk]:

@@ -1,0 +1,130 @@
+"""The PREVIOUS and NEXT that nodes should have: stated links first, then the reading order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode, NodeRelationship
+
+from llama_index_ext_ctxaug.passages.passage import Edge
+from llama_index_ext_ctxaug.structure.document_order import LinkProblem, ProblemKind, ReadingOrder
+from llama_index_ext_ctxaug.structure.link_resolution import Chains
+from llama_index_ext_ctxaug.structure.relationships import related_ids
+
+_PREVIOUS, _NEXT = NodeRelationship.PREVIOUS, NodeRelationship.NEXT
+
+
+@dataclass
+class NeighborLinks:
+    """The links that hold between nodes.
+
+    Attributes:
+        order: the nodes and their reading order.
+        complete: True if a link to a node outside the order is wrong.
+        chains: which node follows which.
+    """
+
+    order: ReadingOrder
+    complete: bool = False
+    chains: Chains = field(default_factory=Chains)
+    _kept: dict[tuple[str, NodeRelationship], str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Mapping[str, BaseNode]:
+        """The nodes by id."""
+        return self.order.nodes
+
+    @property
+    def problems(self) -> dict[LinkProblem, None]:
+        """The contradictions that were found."""
+        return self.order.problems
+
+    def links(self, node: BaseNode) -> dict[NodeRelationship, str | None]:
+        """Return the ids that PREVIOUS and NEXT of a node should name."""
+        id_ = node.node_id
+        return {
+            _PREVIOUS: self.chains.preceding.get(id_) or self._kept.get((id_, _PREVIOUS)),
+            _NEXT: self.chains.followers.get(id_) or self._kept.get((id_, _NEXT)),
+        }
+
+    def build(self, metadata_keys: tuple[str, str]) -> None:
+        """Take the links that hold, the best founded first, until no more can be taken.
+
+        Args:
+            metadata_keys: metadata keys of the ids of the node before and the node after.
+        """
+        claims = list(self._own_claims())
+        stated = Counter(edge for edge, _, _ in claims)
+        named = list(self._named_in_metadata(metadata_keys))
+        taken = -1
+        while taken < len(self.chains.followers):
+            taken = len(self.chains.followers)
+            self._take(edge for edge, times in stated.items() if times > 1)
+            self._take(stated)
+            self._take(edge for edge, _ in named)
+            for edges in self.order.edges(self.chains.followers):
+                self._take(edges)
+        doubted = [claim for claim in claims if self._is_in_doubt(claim[0], claim[1])]
+        for edge, node_id in named:
+            self._is_in_doubt(edge, node_id)
+        for (before, after), node_id, relationship in doubted:
+            self._kept[node_id, relationship] = after if node_id == before else before
+        self._check_offsets()
+
+    def _take(self, edges: Iterable[Edge]) -> None:
+        """Take edges; those that run backward come last, so that a ring opens there."""
+        positions = self.order.positions
+        self.chains.take(sorted(edges, key=lambda edge: positions[edge[1]] <= positions[edge[0]]))
+
+    def _report(self, kind: ProblemKind, node_id: str, other_id: str | None = None) -> None:
+        self.problems[LinkProblem(kind, node_id, other_id)] = None
+
+    def _own_claims(self) -> Iterable[tuple[Edge, str, NodeRelationship]]:
+        for id_, node in self.nodes.items():
+            for relationship in (_PREVIOUS, _NEXT):
+                for other in related_ids(node, relationship)[:1]:
+                    if self._may_follow(id_, other, relationship):
+                        yield ((id_, other) if relationship == _NEXT else (other, id_)), id_, relationship
+
+    def _named_in_metadata(self, keys: tuple[str, str]) -> Iterable[tuple[Edge, str]]:
+        for id_, node in self.nodes.items():
+            for key, forward in zip(keys, (False, True), strict=True):
+                value = node.metadata.get(key)
+                if value is not None and value != "" and self._may_follow(id_, str(value), None):
+                    yield ((id_, str(value)) if forward else (str(value), id_)), id_
+
+    def _may_follow(self, id_: str, other: str, relationship: NodeRelationship | None) -> bool:
+        """Return True if a stated link can hold; keep one that leads to a node outside the order."""
+        if other == id_:
+            self._report("self", id_)
+        elif other not in self.nodes:
+            self._report("not_at_hand", id_, other)
+            if relationship is not None and not self.complete:
+                self._kept[id_, relationship] = other
+                closed = self.chains.closed_ends if relationship == _NEXT else self.chains.closed_starts
+                closed.add(id_)
+        elif self.order.document(self.nodes[id_]) != self.order.document(self.nodes[other]):
+            self._report("other_document", id_, other)
+        else:
+            return True
+        return False
+
+    def _is_in_doubt(self, edge: Edge, node_id: str) -> bool:
+        """Report a stated link that was not taken; return True if only its rivals speak against it."""
+        before, after = edge
+        if self.chains.followers.get(before) == after:
+            return False
+        free = self.chains.is_free(edge)
+        kind: ProblemKind = "ring" if self.chains.closes_ring(edge) else "doubt" if free else "contradiction"
+        self._report(kind, node_id, after if node_id == before else before)
+        return free
+
+    def _check_offsets(self) -> None:
+        measured, positions = self.order.measured, self.order.positions
+        for before, after in self.chains.followers.items():
+            if not (before in measured and after in measured and positions[before] > positions[after]):
+                continue
+            if self.order.are_siblings(self.nodes[before], self.nodes[after]):
+                self._report("against_offsets", before, after)
