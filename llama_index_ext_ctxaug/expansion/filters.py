@@ -1,4 +1,4 @@
-"""Whether a node may be added: LlamaIndex's metadata filters, nested ones too, or a function."""
+"""Filters over neighbors: LlamaIndex's metadata filters, nested ones too, or a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NeighborFilter = Callable[[BaseNode], bool]
 
 
 def node_filter(filters: MetadataFilters | NeighborFilter | None) -> NeighborFilter | None:
-    """A function that says whether a node passes; None where there is no filter.
+    """Return the filters as a function that is True for a node that passes; None for no filter.
 
     Args:
         filters: metadata filters, a function of the node, or None.
@@ -24,7 +24,7 @@ def node_filter(filters: MetadataFilters | NeighborFilter | None) -> NeighborFil
 
 
 def _matching(filters: MetadataFilters) -> NeighborFilter:
-    # Core evaluates a single filter, and refuses those that hold filters of their own.
+    # Core evaluates a single filter and rejects nested ones.
     parts = [
         _matching(part) if isinstance(part, MetadataFilters) else _single(MetadataFilters(filters=[part]))
         for part in filters.filters

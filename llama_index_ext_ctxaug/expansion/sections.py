@@ -1,4 +1,4 @@
-"""How far one side of a section reaches: to a heading, or to a number of tokens."""
+"""Stop conditions for sections: a walk ends at a heading or at a number of tokens."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from llama_index_ext_ctxaug.structure.heading_lines import Heading
 from llama_index_ext_ctxaug.structure.headings import Sections
 
 Ends = Callable[[int], bool]
-"""Whether a heading of this level ends the section."""
+"""Returns True for a level whose headings end the section."""
 
 
 def any_level(level: int) -> bool:
-    """Every heading ends the section."""
+    """Return True: every heading ends the section."""
     return True
 
 
 @dataclass
 class SectionSide:
-    """One side of the section of one hit; called before each node, it is the limit of a walk.
+    """One side of the section around a hit: the stop condition of a walk.
 
-    Towards the start the section goes back to the first heading found, its own, and includes the chunk
-    that holds it. Towards the end it stops before a chunk that opens with a heading; a chunk in which a
-    heading begins further down still holds the section's end, and is the last.
+    Towards the start, the section includes the chunk with the first heading found, which is its own.
+    Towards the end, it stops before a chunk that opens with a heading. A chunk with a heading further
+    down holds the end of the section and is the last.
 
     Attributes:
-        sections: tells where sections begin.
+        sections: finds where sections begin.
         count: counts the tokens of a node's text.
-        budget: most tokens of the nodes taken.
+        budget: maximum tokens of the nodes taken.
         direction: towards the start or the end of the document.
-        hit: where the expansion began.
-        ends: which levels end the section, towards the end of the document.
+        hit: the node where the walk starts.
+        ends: the heading levels that end the section, towards the end of the document.
         taken: the nodes taken, nearest first.
-        refused: the node that the budget did not hold.
+        refused: the node that exceeded the budget.
     """
 
     sections: Sections
@@ -53,7 +53,7 @@ class SectionSide:
     _used: int = 0
 
     def __call__(self, node: BaseNode) -> StopReason | StopAfter | None:
-        """Whether this node is taken, and whether it is the last."""
+        """Return None to take a node, `StopAfter` to take it as the last, or why it is not taken."""
         verdict = self._by_heading(node)
         if verdict == "heading":
             return "heading"
@@ -79,12 +79,12 @@ class SectionSide:
         return StopAfter("heading") if any(self.ends(heading.level) for heading in further) else None
 
     def own_heading(self) -> Heading | None:
-        """The section's own heading, where the expansion towards the start found it."""
+        """Return the section's own heading if the walk towards the start found it."""
         headings = self.sections.headings(self.taken[-1]) if self.taken else []
         return headings[-1] if headings else None
 
     def end_by(self, walk: Walk, ends: Ends) -> None:
-        """Shorten the walk to where headings of other levels end it."""
+        """Shorten the walk to where headings of the given levels end it."""
         self.ends, nodes = ends, self.taken
         self.taken, self._used = [], 0
         for node in nodes:
@@ -95,7 +95,7 @@ class SectionSide:
         del walk.node_ids[len(self.taken) :]
 
     def keep_blocks_whole(self, walk: Walk) -> None:
-        """Give back nodes of a block that the budget cut, unless the block begins in the hit or before."""
+        """Remove the nodes of a block that the budget cut, unless the block reaches into the hit."""
         if walk.stopped != "budget" or self.refused is None:
             return
         outer, kept = self.refused, len(self.taken)
@@ -113,5 +113,5 @@ class SectionSide:
 
 
 def node_text(node: BaseNode) -> str:
-    """The text of a node, without metadata."""
+    """Return the text of a node, without metadata."""
     return node.get_content(metadata_mode=MetadataMode.NONE)

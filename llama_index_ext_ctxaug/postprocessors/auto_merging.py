@@ -104,7 +104,7 @@ class AutoMergingPostprocessor(ContextAugmenter):
         counts = self.merge_rule == "budget" or self.weigh_by == "tokens"
         tokenizer = (yield from tokenizer_or_default(self.tokenizer)) if counts else None
         merge = _Merge(self, expansion, tokenizer)
-        yield from expansion.reader.fetch([merge.ancestry.first_want()])
+        yield from expansion.reader.fetch([merge.ancestry.first_request()])
         merge.decide()
         while expansion.reader.lacks(want := merge.want()):
             yield from expansion.reader.fetch([want])
@@ -170,7 +170,9 @@ class _Merge:
         # Also below a node that stands: what merges there decides of what its score is the mean.
         found = dict.fromkeys((*self.expansion.hits, *self.standing))
         climbing = [id_ for id_ in found if limit is None or self.levels[id_] < limit]
-        return self.ancestry.want(self.tree, self.standing.keys() | self.gaps.keys(), climbing, self.gaps)
+        return self.ancestry.next_request(
+            self.tree, self.standing.keys() | self.gaps.keys(), climbing, self.gaps
+        )
 
     def report(self) -> None:
         """Note the parents of what goes out that are missing, or cannot be their parents."""

@@ -85,6 +85,10 @@ class Adjacency:
     def with_copy(self, node: BaseNode, also: ReadRequest = ReadRequest()) -> Search[Relations]:  # noqa: B008
         """Bring the store's copy of a node into hand, with what else is wanted; its relations after that."""
         yield also._replace(copies=(node.id_,))
+        return self.reread(node)
+
+    def reread(self, node: BaseNode) -> Relations:
+        """Return the relations of a node whose stored copy has been loaded since."""
         self._relations.pop(node.id_, None)
         return self.relations(node)
 

@@ -1,4 +1,4 @@
-"""Whether a block that is one thing (code, a table, a list) runs on from one chunk into the next."""
+"""Detect a block (code, a table, a list) that continues from one chunk into the next."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ _ROW = re.compile(r"\s*\||[^|]*\|[^|]*\|")
 
 
 def block_runs_on(before: str, after: str) -> bool:
-    """Whether the end of one chunk and the start of the next belong to one block.
+    """Return True if the end of one chunk and the start of the next belong to one block.
+
+    That is fenced code that is not closed, or a row or an item on both sides of the border.
 
     Args:
         before: text of a chunk.
         after: text of the chunk that follows it.
-
-    Returns:
-        True for fenced code that is not closed, and for a row or an item on both sides of the border.
     """
     if len(_FENCE.findall(before)) % 2 and len(_FENCE.findall(after)):
         return True

@@ -1,7 +1,7 @@
-"""Which lines of a text are headings: markdown, underlined and numbered ones, in English and Chinese.
+"""Find headings in a text: Markdown, underlined and numbered ones, in English and Chinese.
 
-In doubt a line is no heading: a heading that is overlooked lets a section grow on to its token limit, a
-heading that is none cuts it short.
+A doubtful line is not a heading: a missed heading lets a section grow to its token limit, a false one
+cuts it short.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TextHeadingKind = Literal["markdown", "underlined", "numbered"]
 TEXT_HEADING_KINDS: tuple[TextHeadingKind, ...] = ("markdown", "underlined", "numbered")
 
 MAX_TITLE = 100
-"""Most characters of a title: what is longer is a sentence."""
+"""Maximum characters of a title: longer lines are sentences."""
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)")
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:[\w-]+:[^\n]*\n|[ \t]+[^\n]*\n|- [^\n]*\n)+---[ \t]*(?:\n|\Z)")
@@ -48,7 +48,7 @@ _MARKS: Mapping[TextHeadingKind, tuple[str, ...]] = {
     "markdown": ("#", "===", "---"),
     "underlined": tuple(mark * 3 for mark in "~^\"'*+#"),
 }
-"""What a text must hold to have a heading of a kind: most chunks are done with after this glance."""
+"""Marks without which a text has no heading of a kind; this check settles most chunks."""
 
 _UNDERLINE_LEVELS: Mapping[str, int] = {"#": 0, "*": 0, "=": 1, "-": 2, "~": 3, "^": 3}
 _HAN_UNIT_LEVELS: Mapping[str, int] = {"章": 2, "回": 2, "节": 3, "節": 3, "条": 4, "條": 4}
@@ -70,11 +70,11 @@ class Heading:
     """A heading in a text.
 
     Attributes:
-        start: the character at which it begins.
-        level: its place in the hierarchy, small is high; only the comparison of two levels means
-            anything. Markdown's and setext's own; 0 for titles underlined with `*` or `#`; 1 part, 2
-            chapter or "3 Title", 3 section or "3.2 Title" and one more for each number, 4 article and
-            §, 5 "一、", 6 "（二）".
+        start: index of its first character.
+        level: its place in the hierarchy, where lower is higher; only comparisons of levels are
+            meaningful. Markdown and setext levels as they are; 0 for titles underlined with `*` or
+            `#`; 1 part, 2 chapter or "3 Title", 3 section or "3.2 Title" and one more for each
+            further number, 4 article and §, 5 "一、", 6 "（二）".
         title: its text, without marks and underline.
     """
 
@@ -98,17 +98,14 @@ _Rule = Callable[[list[_Line], int], "tuple[int, str] | None"]
 
 
 def find_headings(text: str, kinds: Iterable[TextHeadingKind] = TEXT_HEADING_KINDS) -> list[Heading]:
-    """The headings of a text, in order.
+    """Return the headings of a text, in order.
 
-    Lines inside fenced code and YAML front matter are none. An item that its sibling follows at once is
-    part of a list or of a table of contents, and none either.
+    Lines in fenced code and YAML front matter are skipped, and so are items directly followed by their
+    sibling: they belong to a list or a table of contents.
 
     Args:
-        text: any text; a part of a document will do.
-        kinds: which kinds to look for.
-
-    Returns:
-        The headings.
+        text: a document or a part of one.
+        kinds: the kinds of headings to look for.
     """
     rules = [_RULES[kind] for kind in kinds if any(mark in text for mark in _MARKS.get(kind, ("",)))]
     if not rules:
@@ -138,33 +135,25 @@ def _lines(text: str) -> list[_Line]:
 
 
 def _hide_code(lines: list[_Line]) -> list[_Line]:
-    """Hide fenced code; where a part begins inside a block, its first fence closes it."""
+    """Hide fenced code; a part that begins inside a block closes it with its first fence."""
     fences = _fences(lines)
     if not fences:
         return lines
-    # A fence that names a language opens a block, so what stands before it is closed.
+    # A fence that names a language opens a block, so the blocks before it are closed.
     opens_at = next((number for number, (_, match) in enumerate(fences) if match[2]), None)
-    if opens_at is None:
-        in_doubt = len(fences) % 2 == 1
-        first_opens = True
-    else:
-        in_doubt = False
-        first_opens = opens_at % 2 == 0
-    if in_doubt:
+    if opens_at is None and len(fences) % 2:  # either side of the odd fence may be code
         return [_Line(line.start, line.text, hidden=True) for line in lines]
-    inside = not first_opens
-    result: list[_Line] = []
+    inside = opens_at is not None and opens_at % 2 == 1
     at = {place for place, _ in fences}
+    result: list[_Line] = []
     for place, line in enumerate(lines):
-        if place in at:
-            inside = not inside
-        hide = line.hidden or inside or place in at
-        result.append(_Line(line.start, line.text, hide) if hide else line)
+        inside ^= place in at
+        result.append(_Line(line.start, line.text, line.hidden or inside or place in at))
     return result
 
 
 def _fences(lines: list[_Line]) -> list[tuple[int, re.Match[str]]]:
-    """The lines that open or close code; tildes below a line, outside of code, underline a title."""
+    """Return the lines that open or close code; tildes below a line outside code underline a title."""
     fences: list[tuple[int, re.Match[str]]] = []
     inside_tildes = False
     for place, line in enumerate(lines):
@@ -190,7 +179,7 @@ def _markdown(lines: list[_Line], place: int) -> tuple[int, str] | None:
 
 
 def _is_comment(line: _Line) -> bool:
-    """Whether a line next to a `# line` is one too: then both are comments of a script."""
+    """Return True for a `# line`: next to another one, both are comments of a script."""
     return line.text.startswith(("# ", "#!"))
 
 
@@ -199,7 +188,7 @@ def _underlined(lines: list[_Line], place: int) -> tuple[int, str] | None:
 
 
 def _titled(lines: list[_Line], place: int, marks: str) -> tuple[int, str] | None:
-    """The title above an underline of one of these marks."""
+    """Return the title above an underline of one of these marks."""
     if place + 1 >= len(lines) or lines[place + 1].hidden:
         return None
     line, title = lines[place].text, lines[place].text.strip()
@@ -229,7 +218,7 @@ def _numbered(lines: list[_Line], place: int) -> tuple[int, str] | None:
 
 
 def _begins_block(lines: list[_Line], place: int) -> bool:
-    """Whether a line is no continuation of the sentence on the line before."""
+    """Return True if a line does not continue the sentence on the line before."""
     if place == 0 or lines[place - 1].blank or lines[place - 1].hidden:
         return True
     before = lines[place - 1].text.rstrip()
@@ -286,7 +275,7 @@ def _han_unit(text: str) -> tuple[int, str] | None:
 
 
 def _item(lines: list[_Line], place: int) -> tuple[int, str] | None:
-    """Numbers that items of lists carry too: a heading stands alone, and text follows it."""
+    """Match numbers that list items have too: a heading has no sibling beside it, and text after it."""
     text = lines[place].text
     style, level, title = _item_style(text)
     if style is None or not _is_title(title, MAX_TITLE // 2) or re.search(r"[。；;]", title):
@@ -302,7 +291,7 @@ def _item(lines: list[_Line], place: int) -> tuple[int, str] | None:
 
 
 def _item_style(text: str) -> tuple[str | None, int, str]:
-    """The style of an item's number, its level and its title."""
+    """Return the style of an item's number, its level and its title."""
     if match := _HAN_ITEM.match(text):
         return "han", _HAN_ITEM_LEVEL, match[1].strip()
     if match := _HAN_SUBITEM.match(text):

@@ -1,4 +1,4 @@
-"""Where a section begins: by what parsers leave in metadata, by the text, or by a function."""
+"""Find where sections begin: from metadata that parsers write, from the text, or by a function."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from llama_index_ext_ctxaug.structure.heading_lines import (
 )
 
 SECTION_KEYS = ("header_path", "headings")
-"""Metadata that names the section a chunk is in: of MarkdownNodeParser, of docling."""
+"""Metadata keys that name the section of a chunk: MarkdownNodeParser's and docling's."""
 
 TAG_KEYS = ("tag", "category")
-"""Metadata that says a chunk is itself a heading: of HTMLNodeParser, of unstructured."""
+"""Metadata keys that mark a chunk as a heading: HTMLNodeParser's and unstructured's."""
 
 _TAG = re.compile(r"[hH]([1-6])")
 
 HeadingFinder = Callable[[BaseNode], Sequence[Heading] | int | None]
-"""Finds the headings of a chunk: the headings, or the level of the one it opens with, or None."""
+"""Returns the headings of a chunk, or the level of the one it opens with, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """Tells where sections begin among the chunks of a document; each source is tried in turn.
+    """Finds where sections begin among the chunks of a document; the first source that answers counts.
 
     Attributes:
         kinds: kinds of headings to look for in the text.
-        section_keys: metadata keys whose values name the section a chunk is in: a list of titles, a
-            path such as "/Top/Sub/" (of the headings above the chunk's own), or one title.
-        tag_keys: metadata keys whose value marks a chunk as a heading: "h1" to "h6", or "Title" with
-            its depth, if any, under "category_depth".
-        finder: finds the headings instead of all that.
+        section_keys: metadata keys that name the section of a chunk: a list of titles, a path such as
+            "/Top/Sub/" (without the chunk's own heading), or one title.
+        tag_keys: metadata keys that mark a chunk as a heading: "h1" to "h6", or "Title" with an
+            optional depth under "category_depth".
+        finder: replaces all other sources.
     """
 
     kinds: tuple[TextHeadingKind, ...] = TEXT_HEADING_KINDS
@@ -48,28 +48,28 @@ class Sections:
     _found: dict[str, list[Heading]] = field(default_factory=dict, repr=False)
 
     def headings(self, node: BaseNode) -> list[Heading]:
-        """The headings in a chunk, in order; each chunk is looked at once."""
+        """Return the headings in a chunk, in order; each chunk is searched once."""
         known = self._found.get(node.node_id)
         if known is None:
             known = self._found[node.node_id] = self._find(node)
         return known
 
     def opening(self, node: BaseNode) -> Heading | None:
-        """The heading that a chunk opens with, if it does."""
+        """Return the heading that a chunk opens with, if any."""
         headings = self.headings(node)
         if headings and not _text(node)[: headings[0].start].strip():
             return headings[0]
         return None
 
     def path(self, node: BaseNode) -> tuple[str, ...]:
-        """The titles of the sections that a chunk stands in, by its metadata; empty where it says nothing."""
+        """Return the titles of the sections around a chunk, from its metadata; empty if unknown."""
         metadata = node.metadata
         if self.finder is not None or metadata.keys().isdisjoint(self.section_keys):
             return ()
         return tuple(title for key in self.section_keys for title in _titles(metadata.get(key)))
 
     def border(self, before: BaseNode, after: BaseNode) -> int | None:
-        """The level of the section that begins between two chunks that follow one another; None for none."""
+        """Return the level of the section that begins between two adjacent chunks; None for none."""
         opening = self.opening(after)
         if opening is not None:
             return opening.level
@@ -84,7 +84,7 @@ class Sections:
         return shared + 1
 
     def level(self, node: BaseNode) -> int | None:
-        """The level of the highest section that begins in a chunk, else of the one its metadata names."""
+        """Return the level of the highest section that begins in a chunk, else of its metadata's section."""
         headings = self.headings(node)
         if headings:
             return min(heading.level for heading in headings)
@@ -111,17 +111,13 @@ class Sections:
 
 
 def heading_path(headings: Iterable[Heading], position: int) -> tuple[str, ...]:
-    """The titles of the sections that a place in a text stands in, from the top.
+    """Return the titles of the sections around a position in a text, the highest first.
 
-    A heading that begins at the place itself is not above it; one of the same or a higher level ends
-    those before it.
+    A heading that begins at the position itself is left out.
 
     Args:
         headings: the headings of the text, in order.
-        position: a character of the text.
-
-    Returns:
-        The titles, the highest first.
+        position: index of a character in the text.
     """
     open_: list[Heading] = []
     opening: Heading | None = None
@@ -154,9 +150,9 @@ def _tag_level(value: Any, depth: Any) -> int | None:
 
 
 def _titles(value: Any) -> list[str]:
-    """The titles in a metadata value: a list, a path or one title."""
+    """Return the titles in a metadata value: a list, a path or one title."""
     if isinstance(value, str):
-        # The first element of "/Top/Sub/" is the document itself, so that "/" is a place too.
+        # The first element of "/Top/Sub/" is the document itself, so "/" is a section too.
         return [part.strip() for part in value.rstrip("/").split("/")] if "/" in value else [value]
     if isinstance(value, (list, tuple)):
         return [str(title) for title in value]

@@ -1,4 +1,4 @@
-"""The nodes above the hits, as far as a merge needs them: read level by level, each once."""
+"""The ancestors of hits that a merge needs, read level by level, each once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
 @dataclass
 class Ancestry:
-    """What is known of parents and children around the hits of one call.
+    """The known parents and children around the hits of one call.
 
     Attributes:
-        links: links of the nodes in hand.
-        hits: the hits' own nodes by id, in the order of their rank.
-        unfit: by the id of a child, the parent that it names and why that cannot be its parent.
+        links: links of the loaded nodes.
+        hits: the nodes of the hits by id, by rank.
+        unfit: for the id of a child, the parent that it names and why that cannot be its parent.
     """
 
     links: Adjacency
@@ -38,24 +38,24 @@ class Ancestry:
             self._copies_wanted.update(dict.fromkeys(lost))
 
     def node(self, node_id: str) -> BaseNode | None:
-        """The node of this id, if it is in hand."""
+        """Return a loaded node."""
         return self.links.reader.node(node_id)
 
     def is_open(self, node_id: str) -> bool:
-        """Whether a node has not been looked for yet."""
+        """Return True if a node has not been looked up yet."""
         return node_id not in self.hits and node_id not in self.links.reader.stored
 
     def tree(self, extra: Iterable[str] = ()) -> Tree:
-        """Parents and children, as the links of all nodes in hand above the hits state them.
+        """Build the tree from the links of the hits and all loaded nodes above them.
 
         Args:
-            extra: ids of further nodes whose links count, where they are in hand.
+            extra: ids of further nodes whose links count, if they are loaded.
         """
         self._learn([*self._look_into_copies(), *extra])
         return Tree.of(self._stated, self._children)
 
     def _learn(self, todo: list[str]) -> None:
-        """Take up the links of these nodes, of parents that have come into hand, and of all above them."""
+        """Record the links of these nodes, of parents loaded since, and of all their ancestors."""
         for id_, parent_id in list(self._waiting.items()):
             if not self.is_open(parent_id):
                 del self._waiting[id_]
@@ -74,13 +74,13 @@ class Ancestry:
             else:
                 self._judge(id_, above, todo)
 
-    def first_want(self) -> ReadRequest:
-        """What to read before anything can be decided: the parents of the hits."""
+    def first_request(self) -> ReadRequest:
+        """Return what to read before anything can be decided: the parents of the hits."""
         self._learn([*self.hits])
         return ReadRequest(nodes=list(self._stated.values()), copies=list(self._copies_wanted))
 
     def _judge(self, child_id: str, parent_id: str, todo: list[str]) -> None:
-        """Take up a link whose parent was looked for, if the parent fits; and go on from the parent."""
+        """Record a link if its parent, which was looked up, fits, and continue from the parent."""
         child = self.node(child_id)
         if child is not None and self._fits(child, parent_id):
             self._stated[child_id] = parent_id
@@ -89,58 +89,57 @@ class Ancestry:
             self._stated.pop(child_id, None)
 
     def same_document(self, child: BaseNode, parent: BaseNode) -> bool:
-        """Whether two nodes are of one document; the document itself may be the parent."""
+        """Return True if two nodes are of one document; the document itself may be the parent."""
         links = self.links
         of_child, of_parent = links.document(child), links.document(parent)
         if of_child == of_parent:
             return True
         child_id = child.node_id
         if of_child is None and child_id in self.hits and child_id not in links.reader.stored:
-            self._copies_wanted[child_id] = None  # its stored copy may still know
+            self._copies_wanted[child_id] = None  # its stored copy may name it
         return links.source(child) == parent.node_id
 
-    def want(
-        self, tree: Tree, standing: Collection[str], climbing: Iterable[str], gaps: Iterable[str]
+    def next_request(
+        self, tree: Tree, surviving: Collection[str], climbing: Iterable[str], gaps: Iterable[str]
     ) -> ReadRequest:
-        """What to read in the next round.
+        """Return what to read in the next round trip.
 
         Args:
-            tree: as it is known.
-            standing: ids of hits and merged parents.
+            tree: the tree so far.
+            surviving: ids of hits and merged parents.
             climbing: those of them that may be merged further.
             gaps: ids of children to fill in.
         """
         parents = (tree.parents[id_] for id_ in climbing if id_ in tree.parents)
-        nodes = dict.fromkeys((*parents, *self._hidden_ancestors(tree, standing), *gaps))
+        nodes = dict.fromkeys((*parents, *self._hidden_ancestors(tree, surviving), *gaps))
         return ReadRequest(
             nodes=[id_ for id_ in nodes if self.is_open(id_)], copies=list(self._copies_wanted)
         )
 
-    def _hidden_ancestors(self, tree: Tree, standing: Collection[str]) -> Iterator[str]:
-        """Unread nodes over which a hit may turn out to be below another node that stands.
+    def _hidden_ancestors(self, tree: Tree, surviving: Collection[str]) -> Iterator[str]:
+        """Yield unread nodes that may show that a hit is below another surviving node.
 
-        That takes a node that has children, stands in the same document and is not known to be below
-        the unread one; with hits that are all leaves of one even hierarchy there is none.
+        That other node has children, is of the same document and is not known to be below the unread
+        one. Where all hits are leaves of one even hierarchy there is none.
         """
         wide: dict[str | None, list[str]] = {}
-        for id_ in standing:
+        for id_ in surviving:
             if id_ in tree.children and (node := self.node(id_)):
                 wide.setdefault(self.links.document(node), []).append(id_)
         if not wide:
             return
         for id_, hit in self.hits.items():
             way = [id_, *tree.above(id_)]
-            if self.is_open(way[-1]) and not any(above in standing for above in way[1:]):
+            if self.is_open(way[-1]) and not any(above in surviving for above in way[1:]):
                 others = wide.get(self.links.document(hit), ())
                 if any(other != id_ and way[-1] not in tree.above(other) for other in others):
                     yield way[-1]
 
     def _look_into_copies(self) -> list[str]:
-        """The hits whose stored copies have come into hand, to be looked at anew."""
+        """Return the hits whose stored copies were loaded since, with their links read again."""
         ids = [id_ for id_ in self._copies_wanted if id_ in self.links.reader.stored]
         for id_ in ids:
-            for _ in self.links.with_copy(self.hits[id_]):
-                pass
+            self.links.reread(self.hits[id_])
             self._copies_wanted.pop(id_)
             self._seen.discard(id_)
         return ids
@@ -156,7 +155,7 @@ class Ancestry:
             self._children[id_] = children
 
     def _fits(self, child: BaseNode, parent_id: str) -> bool:
-        """Whether a node may be the parent of one that names it, as far as that is known."""
+        """Return False if a node is known not to be the parent of one that names it."""
         parent, reason = self.node(parent_id), None
         if parent is None:
             return True
@@ -175,4 +174,4 @@ class Ancestry:
 
 
 _OF_ANY_STORE = frozenset({NodeRelationship.SOURCE})
-"""The relationships that remain where a vector store keeps none."""
+"""The relationships that a vector store returns even where it keeps none."""

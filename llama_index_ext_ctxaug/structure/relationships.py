@@ -1,4 +1,4 @@
-"""Reading ids out of a node's relationships, whatever form they have there."""
+"""Read ids from a node's relationships, whatever form they have there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SOURCE, _PARENT = NodeRelationship.SOURCE, NodeRelationship.PARENT
 
 
 class Relations(NamedTuple):
-    """The ids that a node's relationships name; None where there is none, or it is the node's own.
+    """The ids that a node's relationships name; None for none and for the node's own id.
 
     Attributes:
         previous: the chunk before.
         next: the chunk after.
         source: the source document.
         parent: the node that this one is a part of.
-        document: what tells documents apart; the source document, unless something else is known.
+        document: identifies the document: the source, or the file where several sources count as one.
     """
 
     previous: str | None
@@ -28,12 +28,12 @@ class Relations(NamedTuple):
     document: str | None
 
     def filled_from(self, other: Relations) -> Relations:
-        """These ids, with the other's where there are none."""
+        """Return these ids, completed from another node's."""
         return Relations(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 def relations(node: BaseNode) -> Relations:
-    """The ids that a node's own relationships name, in one pass: this is on the path of every step."""
+    """Read the ids that a node's own relationships name, in one pass since each step does it."""
     previous = next_ = source = parent = None
     node_id = node.id_
     for relationship, related in node.relationships.items():
@@ -56,7 +56,7 @@ def relations(node: BaseNode) -> Relations:
 
 
 def related_ids(node: BaseNode, relationship: NodeRelationship) -> list[str]:
-    """Ids under a relationship, whether it holds one node or a list of them."""
+    """Return the ids under a relationship, whether it holds one node or a list of them."""
     related = node.relationships.get(relationship)
     if related is None:
         return []
@@ -66,12 +66,6 @@ def related_ids(node: BaseNode, relationship: NodeRelationship) -> list[str]:
 
 
 def related_id(node: BaseNode, relationship: NodeRelationship) -> str | None:
-    """The id under a relationship, the first where it holds a list; None for none, or for the node itself."""
-    related = node.relationships.get(relationship)
-    if related is None:
-        return None
-    if not isinstance(related, RelatedNodeInfo):
-        if not related:
-            return None
-        related = related[0]
-    return None if related.node_id == node.node_id else related.node_id
+    """Return the first id under a relationship; None for none and for the node's own id."""
+    first = next(iter(related_ids(node, relationship)), None)
+    return None if first == node.node_id else first
