@@ -25,11 +25,15 @@ from llama_index_ext_ctxaug.postprocessors.brsr import BRSRPostprocessor
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
 from llama_index_ext_ctxaug.postprocessors.metadata_replacement import MetadataReplacementPostProcessor
 from llama_index_ext_ctxaug.postprocessors.prev_next import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug.postprocessors.relevant_segment_extraction import (
+    RelevantSegmentExtractionPostprocessor,
+)
 from llama_index_ext_ctxaug.postprocessors.relevant_segments import RelevantSegmentsPostprocessor
 from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
 from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
+from llama_index_ext_ctxaug.postprocessors.whole_documents import WholeDocumentsPostprocessor
 from llama_index_ext_ctxaug.structure.document_order import LinkProblem
 
 __version__ = "0.1.0"
@@ -57,6 +61,7 @@ __all__ = [
     "Provenance",
     "Reach",
     "RefusedNodeError",
+    "RelevantSegmentExtractionPostprocessor",
     "RelevantSegmentsPostprocessor",
     "RerankPostprocessor",
     "SectionPostprocessor",
@@ -65,6 +70,7 @@ __all__ = [
     "SlidingWindowPostprocessor",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
+    "WholeDocumentsPostprocessor",
     "WindowExtractor",
     "read_provenance",
     "register_bulk_read",

@@ -1,4 +1,4 @@
-"""What chunks cost in tokens: each text counted once, joints estimated, the whole counted exactly."""
+"""Token costs of chunks: each text is counted once, joints are estimated, the whole is counted exactly."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from llama_index_ext_ctxaug.passages.passage_node import is_text
 
 @dataclass
 class ChunkCosts:
-    """The prices of the chunks of some passages.
+    """Token costs used to fit the chunks of passages into a budget.
 
     Attributes:
         passages: hits and neighbors in reading order.
-        budget: most tokens of the final text.
-        count: tokens of a text.
-        write: makes the nodes that go out of passages.
-        shared: the text that a chunk and the one after it share, where they become one node; None where
-            chunks go out one by one.
+        budget: maximum tokens of the final text.
+        count: counts the tokens of a text.
+        write: renders passages as nodes.
+        shared: returns the text that a chunk and its follower share where they become one node; None where
+            each chunk becomes a node.
     """
 
     passages: Sequence[Passage]
@@ -42,18 +42,18 @@ class ChunkCosts:
                 self._place[chunk.node.id_] = (number, place)
 
     def measure(self, kept: Collection[str]) -> int:
-        """Tokens of the final text of the chunks that are kept: exact, unless clearly over the budget."""
+        """Count the tokens of the final text of the kept chunks: exactly, unless clearly over the budget."""
         touched = sorted({self._place[id_][0] for id_ in kept})
         nodes = self.write(keep([self.passages[number] for number in touched], kept))
         contents = [hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes]
         apart = sum(map(self._tokens, contents))
-        # A separator may become one token with the text before it, so it can add nothing, or take one away.
+        # A separator can merge with the text before it into one token: it may add nothing, or save one.
         if apart - len(contents) > self.budget:
             return apart
         return self._tokens(NODE_SEPARATOR.join(contents))
 
     def cost(self, id_: str, kept: Collection[str]) -> int:
-        """About how many tokens a chunk adds to the chunks that are kept."""
+        """Estimate the tokens that a chunk adds to the kept ones."""
         number, place = self._place[id_]
         chunks = self.passages[number].chunks
         chunk, separator = chunks[place], self._tokens(NODE_SEPARATOR)
@@ -69,7 +69,7 @@ class ChunkCosts:
         return total
 
     def _saving(self, shared: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:
-        """Tokens that joining two chunks saves: the metadata of one, and what their texts share."""
+        """Count the tokens that joining two chunks saves: the metadata of one, and their shared text."""
         ids = (first.node.id_, second.node.id_)
         if ids not in self._saved:
             header = second.node.get_metadata_str(mode=MetadataMode.LLM)
@@ -77,7 +77,6 @@ class ChunkCosts:
         return self._saved[ids]
 
     def _tokens(self, text: str) -> int:
-        """Tokens of a text, which is counted once."""
         if text not in self._counted:
             self._counted[text] = self.count(text)
         return self._counted[text]

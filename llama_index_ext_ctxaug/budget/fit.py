@@ -1,10 +1,11 @@
-"""Fitting chunks into a number of tokens: hits first, then neighbors, whole chunks only."""
+"""Choose the whole chunks that fit into a token budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple, Protocol
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
@@ -14,29 +15,55 @@ from llama_index_ext_ctxaug.passages.scores import best_first
 Tokenizer = Callable[[str], Sequence[object]]
 
 NODE_SEPARATOR = "\n\n"
-"""What LlamaIndex's response synthesizers put between the nodes that they show to a model."""
+"""Separator that LlamaIndex's response synthesizers put between nodes."""
 
-_DRIFT = 2
-"""Tokens by which adding one chunk may differ from its estimate, since tokens form across joints."""
-
-_PATIENCE = 8
-"""Chunks in a row that do not fit, after which a budget counts as full: counting the rest finds little."""
+JOINT_TOKENS = 2
+"""Tokens by which joining two texts may change their total, since tokens form across the joint."""
 
 
 def final_text(nodes: Iterable[NodeWithScore]) -> str:
-    """The text that a model gets of these nodes: their LLM content, joined as response synthesizers do."""
+    """Return the text that a model reads: the LLM content of the nodes, joined as response synthesizers do."""
     return NODE_SEPARATOR.join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes)
+
+
+class Tier(NamedTuple):
+    """Chunks that compete for the tokens that earlier tiers leave.
+
+    Attributes:
+        ids: chunk ids, the highest priority first.
+        needs: for each id the ids of which one must be kept before it; no entry where it needs none.
+        patience: the tier ends after this many chunks in a row that do not fit; None offers all of them, and
+            again until none is taken, since a kept chunk can make others cheaper.
+    """
+
+    ids: Sequence[str]
+    needs: Mapping[str, Collection[str]] = {}
+    patience: int | None = None
+
+
+Priority = Callable[[Collection[str]], Iterator[Tier]]
+"""Yields tiers in turn; it is given the ids that are kept so far, which grow between two tiers."""
+
+
+class Costs(Protocol):
+    """Token costs of chunks."""
+
+    def cost(self, id_: str, kept: Collection[str]) -> int:
+        """Estimate the tokens that a chunk adds to the kept ones."""
+
+    def measure(self, kept: Collection[str]) -> int:
+        """Count the tokens of the final text of the kept chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetFit:
-    """What a budget holds.
+    """The chunks that a budget holds.
 
     Attributes:
-        kept: ids of the chunks that are kept.
+        kept: ids of the kept chunks.
         tokens: tokens of the final text.
-        over_budget: id of the best hit, where it alone is over the budget; it is kept all the same.
-        dropped_hits: ids of hits (and parents that stand for hits) that did not fit, best first.
+        over_budget: id of the first chunk, where it alone exceeds the budget; it is kept all the same.
+        dropped_hits: ids of hits (and parents that replace hits) that did not fit, best first.
     """
 
     kept: frozenset[str]
@@ -45,205 +72,87 @@ class BudgetFit:
     dropped_hits: tuple[str, ...]
 
 
+def fit(chunks: Sequence[Chunk], budget: int, priority: Priority, costs: Costs) -> BudgetFit:
+    """Keep chunks in the order of their priority while they fit.
+
+    A chunk that does not fit leaves its tokens to later ones. The first chunk is kept even where it
+    alone exceeds the budget.
+
+    Args:
+        chunks: all candidates.
+        budget: maximum tokens of the final text.
+        priority: the order of the candidates.
+        costs: their tokens.
+    """
+    filler = _Filler(budget, costs)
+    for tier in priority(filler.kept):
+        filler.fill(tier)
+    over = bool(filler.kept) and filler.used > budget
+    hits = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
+    return BudgetFit(
+        frozenset(filler.kept),
+        filler.used,
+        next(iter(filler.kept)) if over else None,
+        tuple(id_ for chunk in hits if (id_ := chunk.node.node_id) not in filler.kept),
+    )
+
+
 @dataclass
 class _Filler:
-    """Takes chunks while they fit; estimates, and counts exactly where the estimate is too close to tell."""
+    """Takes chunks while they fit: estimates first, and counts exactly where the estimate is too close."""
 
     budget: int
-    cost: Callable[[str, Collection[str]], int]
-    measure: Callable[[Collection[str]], int]
+    costs: Costs
     kept: dict[str, None] = field(default_factory=dict)
     used: int = 0
-    drift: int = 0
+    drift: int = 0  # tokens by which `used` may be wrong
 
-    def offer(self, id_: str) -> bool:
+    def fill(self, tier: Tier) -> None:
+        before = -1
+        while before != len(self.kept):
+            before = len(self.kept)
+            refused = 0
+            for id_ in tier.ids:
+                if id_ in self.kept or (id_ in tier.needs and self.kept.keys().isdisjoint(tier.needs[id_])):
+                    continue
+                refused = 0 if self._offer(id_) else refused + 1
+                if refused == tier.patience:
+                    break
+            self._settle()
+            if tier.patience is not None:
+                return
+
+    def _offer(self, id_: str) -> bool:
         """Take the chunk if it fits; the first one is taken in any case."""
-        if id_ in self.kept:
-            return False
         if not self.kept:
             self.kept[id_] = None
-            self.used = self.measure(self.kept)
+            self.used = self.costs.measure(self.kept)
             return True
-        cost = self.cost(id_, self.kept)
-        if self.drift and self.used + cost + self.drift + _DRIFT > self.budget:
-            self.settle()
-        expected, drift = self.used + cost, self.drift + _DRIFT
+        cost = self.costs.cost(id_, self.kept)
+        if self.drift and self.used + cost + self.drift + JOINT_TOKENS > self.budget:
+            self._settle()
+        expected, drift = self.used + cost, self.drift + JOINT_TOKENS
         if expected - drift > self.budget:
             return False
         if expected + drift > self.budget:
-            expected, drift = self.measure({**self.kept, id_: None}), 0
+            expected, drift = self.costs.measure({**self.kept, id_: None}), 0
             if expected > self.budget:
                 return False
         self.kept[id_] = None
         self.used, self.drift = expected, drift
         return True
 
-    def settle(self) -> None:
-        """Count exactly; what was taken last goes first, should the estimates have been too low."""
+    def _settle(self) -> None:
+        """Count exactly, and drop what was taken last while the estimates prove too low."""
         while self.drift:
-            self.used, self.drift = self.measure(self.kept), 0
+            self.used, self.drift = self.costs.measure(self.kept), 0
             if self.used > self.budget and len(self.kept) > 1:
                 self.kept.popitem()
-                self.drift = _DRIFT
-
-    def filling(self, dropped: tuple[str, ...]) -> BudgetFit:
-        """What has been taken, counted exactly."""
-        over = bool(self.kept) and self.used > self.budget
-        return BudgetFit(frozenset(self.kept), self.used, next(iter(self.kept)) if over else None, dropped)
-
-
-def fit(
-    passages: Sequence[Passage],
-    budget: int,
-    *,
-    cost: Callable[[str, Collection[str]], int],
-    measure: Callable[[Collection[str]], int],
-) -> BudgetFit:
-    """Choose the chunks that a budget holds.
-
-    Hits come first, the best score first; of neighbors the nearest to a kept hit, then that of the
-    better hit. A neighbor is taken only where all chunks between it and a kept hit are: expansion has no
-    holes. What a chunk that does not fit leaves unused goes to the ones after it. The best hit is kept
-    even where it alone is over the budget.
-
-    Args:
-        passages: hits and neighbors in reading order.
-        budget: most tokens of the final text.
-        cost: an estimate of the tokens that a chunk adds to those kept.
-        measure: the exact tokens of the final text of the chunks kept.
-
-    Returns:
-        What is kept; the choice does not depend on the order of the passages, except through ranks.
-    """
-    filler = _Filler(budget, cost, measure)
-    found = [chunk for passage in passages for chunk in passage.chunks if chunk.role != "neighbor"]
-    dropped = _fill(filler, sorted(found, key=best_first))
-    hits = set(filler.kept)
-    beside = _beside(passages) if hits else {}
-    neighbors = _nearest_first(passages, hits) if hits else _by_rank(passages)
-    before = -1
-    while before != len(filler.kept):
-        before = len(filler.kept)
-        for id_ in neighbors:
-            if not beside or any(other in filler.kept for other in beside[id_]):
-                filler.offer(id_)
-        filler.settle()
-    return filler.filling(dropped)
-
-
-def fit_by_priority(
-    passages: Sequence[Passage],
-    budget: int,
-    priority: Mapping[str, float],
-    *,
-    cost: Callable[[str, Collection[str]], int],
-    measure: Callable[[Collection[str]], int],
-) -> BudgetFit:
-    """Choose the chunks that a budget holds by what they are worth, hits and neighbors alike.
-
-    A chunk that does not fit is passed over for those after it; after 8 in a row the budget counts
-    as full. The first chunk is kept even where it alone is over the budget.
-
-    Args:
-        passages: hits and neighbors in reading order.
-        budget: most tokens of the final text.
-        priority: by node id, the most first; of equal ones the first in reading order. A chunk that is not
-            named is worth nothing.
-        cost: an estimate of the tokens that a chunk adds to those kept.
-        measure: the exact tokens of the final text of the chunks kept.
-    """
-    filler = _Filler(budget, cost, measure)
-    chunks = [chunk for passage in passages for chunk in passage.chunks]
-    refused = 0
-    for chunk in sorted(chunks, key=lambda chunk: -priority.get(chunk.node.id_, 0.0)):
-        refused = 0 if filler.offer(chunk.node.id_) else refused + 1
-        if refused == _PATIENCE:
-            break
-    filler.settle()
-    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
-    return filler.filling(tuple(id_ for c in found if (id_ := c.node.id_) not in filler.kept))
-
-
-def fit_list(
-    chunks: Sequence[Chunk],
-    budget: int,
-    *,
-    cost: Callable[[str, Collection[str]], int],
-    measure: Callable[[Collection[str]], int],
-) -> BudgetFit:
-    """Choose the nodes of a list that a budget holds, whatever their order in it.
-
-    As `fit`, for nodes that no longer stand in runs: hits by score, then neighbors by hops and the
-    score of their hit; a neighbor whose hits are in the list and do not fit is left out.
-
-    Args:
-        chunks: the nodes.
-        budget: most tokens of the final text.
-        cost: an estimate of the tokens that a node adds to those kept.
-        measure: the exact tokens of the final text of the nodes kept.
-    """
-    filler = _Filler(budget, cost, measure)
-    found = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
-    dropped = _fill(filler, found)
-    hits = {chunk.node.id_: chunk for chunk in found}
-
-    def nearness(chunk: Chunk) -> tuple[int, bool, float, int]:
-        known = [best_first(hits[id_])[:2] for id_ in chunk.hits if id_ in hits]
-        return (chunk.hops, *min(known, default=best_first(chunk)[:2]), chunk.rank)
-
-    def wanted(chunk: Chunk) -> bool:
-        known = [id_ for id_ in chunk.hits if id_ in hits]
-        return not known or any(id_ in filler.kept for id_ in known)
-
-    neighbors = [chunk for chunk in chunks if chunk.role == "neighbor" and wanted(chunk)]
-    _fill(filler, sorted(neighbors, key=nearness))
-    return filler.filling(dropped)
-
-
-def _fill(filler: _Filler, chunks: Sequence[Chunk]) -> tuple[str, ...]:
-    """Offer chunks in turn, and once more when it is counted what is left; ids of those that do not fit."""
-    ids = [chunk.node.id_ for chunk in chunks]
-    for _ in range(2):
-        for id_ in ids:
-            filler.offer(id_)
-        filler.settle()
-    return tuple(id_ for id_ in ids if id_ not in filler.kept)
-
-
-def _by_rank(passages: Sequence[Passage]) -> list[str]:
-    chunks = sorted((c for passage in passages for c in passage.chunks), key=lambda c: (c.hops, c.rank))
-    return [chunk.node.id_ for chunk in chunks]
-
-
-def _nearest_first(passages: Sequence[Passage], hits: Collection[str]) -> list[str]:
-    """The neighbors of kept hits, by distance to the nearest of them, then by that hit's score and rank."""
-    reached = {id_ for p in passages for c in p.chunks if c.node.id_ in hits for id_ in c.hits} | set(hits)
-    found: dict[str, tuple[int, bool, float, int, int]] = {}
-    for passage in passages:
-        for chunks, side in ((passage.chunks, 1), (passage.chunks[::-1], 0)):
-            distance, hit = 0, None
-            for chunk in chunks:
-                id_ = chunk.node.id_
-                distance += 1
-                if chunk.role != "neighbor":
-                    distance, hit = 0, chunk if id_ in hits else None
-                elif hit is not None and not reached.isdisjoint(chunk.hits):
-                    key = (distance, *best_first(hit), side)
-                    found[id_] = min(found.get(id_, key), key)
-    return sorted(found, key=lambda id_: found[id_])
-
-
-def _beside(passages: Sequence[Passage]) -> dict[str, tuple[str, ...]]:
-    beside: dict[str, tuple[str, ...]] = {}
-    for passage in passages:
-        ids = [chunk.node.id_ for chunk in passage.chunks]
-        for place, id_ in enumerate(ids):
-            beside[id_] = (*ids[max(0, place - 1) : place], *ids[place + 1 : place + 2])
-    return beside
+                self.drift = JOINT_TOKENS
 
 
 def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
-    """The passages with only these chunks, parted where a chunk between them is cut."""
+    """Return the passages with only the kept chunks, split where a chunk between them is cut."""
     parts: list[Passage] = []
     for passage in passages:
         part = Passage()
@@ -259,14 +168,14 @@ def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
 
 
 def mark_cuts(passages: Sequence[Passage], kept: Collection[str]) -> int:
-    """Note on the chunks that are kept where the budget cut off their neighbors; the number of such sides."""
+    """Note on the kept chunks where the budget cut off their neighbors, and count these sides."""
     sides = 0
     for passage in passages:
         for first, second in pairwise(passage.chunks):
-            stays, goes = first.node.id_ in kept, second.node.id_ not in kept
-            if stays and goes:
+            before, after = first.node.id_ in kept, second.node.id_ in kept
+            if before and not after:
                 first.stopped_next = "budget"
-            elif not stays and not goes:
+            elif after and not before:
                 second.stopped_previous = "budget"
-            sides += stays == goes
+            sides += before != after
     return sides

@@ -1,4 +1,4 @@
-"""The tokenizer that counts, brought without blocking the event loop, and what a budget has to report."""
+"""Load the tokenizer without blocking the event loop, and report what a budget left out."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadTokenizer:
-    """The step that brings LlamaIndex's tokenizer: the first time in a process it is read from files."""
+    """The step that loads LlamaIndex's tokenizer, which reads files the first time in a process."""
 
     def run(self) -> Tokenizer:
-        """Bring it in the calling thread."""
+        """Load it in the calling thread."""
         return get_tokenizer()
 
     async def arun(self) -> Tokenizer:
-        """Bring it in a worker thread."""
+        """Load it in a worker thread."""
         return await asyncio.to_thread(get_tokenizer)
 
 
 def tokenizer_or_default(tokenizer: Tokenizer | None) -> Flow[Tokenizer]:
-    """The tokenizer that was given, else the one that LlamaIndex's settings hold at this moment."""
+    """Return the given tokenizer, else the current one of LlamaIndex's settings."""
     if tokenizer is not None:
         return tokenizer
     return (yield from ask(LoadTokenizer()))
 
 
-def budget_details(filling: BudgetFit | None) -> dict[str, Any]:
-    """What the end event says of a budget that could not hold all hits."""
+def budget_details(fitted: BudgetFit | None) -> dict[str, Any]:
+    """Return what the end event says of a budget that could not hold all hits."""
     details: dict[str, Any] = {}
-    if filling is not None and filling.over_budget is not None:
-        details["over_budget_id"] = filling.over_budget
-    if filling is not None and filling.dropped_hits:
-        details["dropped_hit_ids"] = list(filling.dropped_hits)
+    if fitted is not None and fitted.over_budget is not None:
+        details["over_budget_id"] = fitted.over_budget
+    if fitted is not None and fitted.dropped_hits:
+        details["dropped_hit_ids"] = list(fitted.dropped_hits)
     return details
 
 
-def report_budget(name: str, budget: int | None, filling: BudgetFit) -> None:
-    """Warn of a hit that is over the budget by itself, and of hits that did not fit."""
-    if filling.over_budget is not None:
+def report_budget(name: str, budget: int | None, fitted: BudgetFit) -> None:
+    """Warn of a hit that alone exceeds the budget, and of hits that did not fit."""
+    if fitted.over_budget is not None:
         logger.warning(
             "%s: the best hit %r alone has more than token_budget=%s tokens (%d); it is kept whole",
             name,
-            filling.over_budget,
+            fitted.over_budget,
             budget,
-            filling.tokens,
+            fitted.tokens,
         )
-    if filling.dropped_hits:
+    if fitted.dropped_hits:
         logger.warning(
             "%s: %d hits do not fit into token_budget=%s and are left out (the first is %r)",
             name,
-            len(filling.dropped_hits),
+            len(fitted.dropped_hits),
             budget,
-            filling.dropped_hits[0],
+            fitted.dropped_hits[0],
         )

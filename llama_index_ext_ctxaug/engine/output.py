@@ -9,7 +9,8 @@ from typing import Any
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
-from llama_index_ext_ctxaug.budget.fit import BudgetFit, Tokenizer, final_text, fit, fit_by_priority
+from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, BudgetFit, Tokenizer, final_text, fit
+from llama_index_ext_ctxaug.budget.priority import by_value, hits_first
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
@@ -20,9 +21,6 @@ from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.joining import doubtful_bases
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
-
-_DRIFT = 2
-"""Tokens by which a joint may change the count of what it joins."""
 
 
 @dataclass
@@ -90,17 +88,17 @@ class Writer:
                 drafts[key] = self._renderer.node(run)
             return drafts[key]
 
-        prices = ChunkCosts(
+        costs = ChunkCosts(
             passages,
             budget,
             self._count,
             write=lambda kept: self.write(kept, draft),
             shared=self._renderer.shared if self.options.output == "passages" else None,
         )
-        priority = self.expansion.priority
-        if priority is not None:
-            return fit_by_priority(passages, budget, priority, cost=prices.cost, measure=prices.measure)
-        return fit(passages, budget, cost=prices.cost, measure=prices.measure)
+        chunks = [chunk for passage in passages for chunk in passage.chunks]
+        values = self.expansion.priority
+        priority = hits_first(passages) if values is None else by_value(chunks, values)
+        return fit(chunks, budget, priority, costs)
 
     def _runs(self, passages: Sequence[Passage]) -> Iterator[Run]:
         return runs_of(passages, self.options.passage_scope, self._texts)
@@ -116,7 +114,7 @@ class Writer:
         part, most = Run([], []), 0
         for chunk, follows in zip(run.chunks, run.follows, strict=True):
             longer = Run([*part.chunks, chunk], [*part.follows, follows])
-            alone = self._count(chunk.node.get_content(metadata_mode=MetadataMode.LLM)) + joint + _DRIFT
+            alone = self._count(chunk.node.get_content(metadata_mode=MetadataMode.LLM)) + joint + JOINT_TOKENS
             # Joining saves text, so only a part near the limit needs the exact count.
             most += alone
             if (

@@ -9,7 +9,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
-from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.flow import Flow
@@ -22,9 +22,6 @@ from llama_index_ext_ctxaug.selection.suppression import choose
 
 PROMPT_TOKENS = 256
 """What the prompt around context and question may need, of the LLM's window."""
-
-JOINT_TOKENS = 2
-"""Tokens by which metadata may count for more beside one part of a text than beside another."""
 
 
 class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):

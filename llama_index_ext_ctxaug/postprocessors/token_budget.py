@@ -1,16 +1,18 @@
-"""Any list of nodes, cut down to a number of tokens."""
+"""Drop nodes of any list until it fits into a token budget."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR, Tokenizer, final_text, fit_list
+from llama_index_ext_ctxaug.budget.costs import ChunkCosts
+from llama_index_ext_ctxaug.budget.fit import Tokenizer, fit
+from llama_index_ext_ctxaug.budget.priority import hits_first_in_list
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget, tokenizer_or_default
 from llama_index_ext_ctxaug.events import (
     ContextAugmentationEndEvent,
@@ -18,27 +20,27 @@ from llama_index_ext_ctxaug.events import (
     has_listeners,
 )
 from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
 
 dispatcher = get_dispatcher(__name__)
 
 
 class TokenBudgetPostprocessor(FlowPostprocessor):
-    """Leaves out nodes until the text that goes to the model has no more than a number of tokens.
+    """Drop nodes until the text for the model fits into a token budget.
 
-    Made to stand last, after a reranker or a similarity cutoff. Tokens are counted on the LLM content of
-    the nodes (text, and the metadata that is not excluded), joined by blank lines as LlamaIndex's response
+    Use it last, after a reranker or a similarity cutoff. Tokens are counted on the LLM content of the nodes
+    (text, and the metadata that is not excluded), joined by blank lines as LlamaIndex's response
     synthesizers join it; the prompt around it is not counted.
 
     **Requires**: nothing; no docstore and no query.
 
-    **Guarantees**: nodes go out whole, in the order in which they came, as the very objects that came in.
-    Hits are kept first, the best score first; then nodes that an augmenter added, the nearest to a hit
-    first. What a node that does not fit leaves unused goes to the next one. A node that came twice goes
-    out once, with its best score.
+    **Guarantees**: kept nodes are the same objects, whole and in their order. Hits are kept first, the best
+    score first; then nodes that an augmenter added, the nearest to a hit first. A node that does not fit
+    leaves its tokens to the next one. A repeated node is kept once, with its best score.
 
-    **On failure**: the best node is kept whole even where it alone is over the budget. That, and hits that
-    do not fit, are warned of and named in the end event.
+    **On failure**: the best node is kept whole even where it alone exceeds the budget. That, and hits that
+    do not fit, are logged as warnings and named in the end event.
 
     Example:
         ```python
@@ -53,10 +55,10 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         ```
     """
 
-    token_budget: int = Field(ge=0, description="Most tokens of the text that goes out.")
+    token_budget: int = Field(ge=0, description="Maximum tokens of the final text.")
     priority: Literal["hits_first", "score"] = Field(
         default="hits_first",
-        description='"hits_first": what an augmenter added comes after hits; "score": score alone counts.',
+        description='"hits_first": added nodes rank below hits; "score": the score alone counts.',
     )
     tokenizer: Tokenizer | None = Field(
         default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
@@ -73,25 +75,17 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
                     augmenter=name, num_hits=len(chunks), query_str=query.query_str if query else None
                 )
             )
-        origins = {chunk.node.node_id: chunk.origin for chunk in chunks if chunk.origin is not None}
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
-        separator = len(tokenizer(NODE_SEPARATOR))
-
-        def cost(id_: str, kept: Collection[str]) -> int:
-            content = origins[id_].node.get_content(metadata_mode=MetadataMode.LLM)
-            return len(tokenizer(content)) + separator
-
-        def chosen(kept: Collection[str]) -> list[NodeWithScore]:
-            return [hit for id_, hit in origins.items() if id_ in kept]
-
-        filling = fit_list(
-            [replace(chunk, role="hit") for chunk in chunks] if self.priority == "score" else chunks,
+        costs = ChunkCosts(
+            [Passage([chunk]) for chunk in chunks],
             self.token_budget,
-            cost=cost,
-            measure=lambda kept: len(tokenizer(final_text(chosen(kept)))),
+            count=lambda text: len(tokenizer(text)),
+            write=lambda kept: [hit for passage in kept for hit in _origins(passage.chunks)],
         )
-        report_budget(name, self.token_budget, filling)
-        result = chosen(filling.kept)
+        ranked = [replace(chunk, role="hit") for chunk in chunks] if self.priority == "score" else chunks
+        fitted = fit(ranked, self.token_budget, hits_first_in_list(ranked), costs)
+        report_budget(name, self.token_budget, fitted)
+        result = _origins(chunk for chunk in chunks if chunk.node.node_id in fitted.kept)
         if observed:
             dispatcher.event(
                 ContextAugmentationEndEvent(
@@ -101,9 +95,13 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
                     added_node_ids=[],
                     reads=0,
                     round_trips=0,
-                    tokens=filling.tokens,
+                    tokens=fitted.tokens,
                     stop_reasons={"budget": len(chunks) - len(result)} if len(result) < len(chunks) else {},
-                    details=budget_details(filling),
+                    details=budget_details(fitted),
                 )
             )
         return result
+
+
+def _origins(chunks: Iterable[Chunk]) -> list[NodeWithScore]:
+    return [chunk.origin for chunk in chunks if chunk.origin is not None]
