@@ -29,10 +29,12 @@ from llama_index_ext_ctxaug import (
     BRSRPostprocessor,
     MetadataReplacementPostProcessor,
     PrevNextNodePostprocessor,
+    RelevantSegmentExtractionPostprocessor,
     RelevantSegmentsPostprocessor,
     SectionPostprocessor,
     SlidingWindowPostprocessor,
     TokenBudgetPostprocessor,
+    WholeDocumentsPostprocessor,
     WindowExtractor,
     read_provenance,
 )
@@ -280,7 +282,9 @@ def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
     in_passages = partial(ways.fixed, output="passages")
     windows = partial(SlidingWindowPostprocessor, window_tokens=128, stride_tokens=64)
     segments = partial(ways.budgeted, RelevantSegmentsPostprocessor, output="passages")
-    sums = partial(segments, method="rse", overall_max_length=400)
+    sums = partial(
+        ways.budgeted, RelevantSegmentExtractionPostprocessor, output="passages", overall_max_length=400
+    )
     return {
         "top-k": ways.plain(),
         "LlamaIndex PrevNext, next 1": ways.fixed(UpstreamPrevNext, num_nodes=1, mode="next"),
@@ -316,7 +320,7 @@ def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
         ),
         "BRSR, windows 512/128": ways.brsr(),
         "BRSR, windows 128/64": ways.brsr(window_tokens=128, stride_tokens=64),
-        "RelevantSegments, whole documents": segments(of_budget=0.5, method="documents"),
+        "WholeDocuments": ways.budgeted(WholeDocumentsPostprocessor, of_budget=0.5, output="passages"),
         "RelevantSegments": segments(),
     }
 

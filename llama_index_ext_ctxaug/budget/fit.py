@@ -22,7 +22,7 @@ JOINT_TOKENS = 2
 
 
 def final_text(nodes: Iterable[NodeWithScore]) -> str:
-    """Return the text that a model reads: the LLM content of the nodes, joined as response synthesizers do."""
+    """Return the text that a model reads: LLM contents, joined as response synthesizers join them."""
     return NODE_SEPARATOR.join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes)
 
 

@@ -32,7 +32,7 @@ class RSEParameters:
     """The parameters of dsRAG's relevant segment extraction, under its names.
 
     Attributes:
-        irrelevant_chunk_penalty: subtracted from the value of each chunk; a higher one gives shorter segments.
+        irrelevant_chunk_penalty: subtracted from the value of each chunk; more gives shorter segments.
         decay_rate: ranks after which a score counts 1/e of itself.
         max_length: maximum chunks of one segment.
         overall_max_length: maximum chunks of all segments.

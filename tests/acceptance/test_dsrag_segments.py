@@ -6,8 +6,8 @@ import pytest
 from llama_index.core.schema import NodeWithScore
 from pydantic import ValidationError
 
-from llama_index_ext_ctxaug import ConfigurationError, RelevantSegmentsPostprocessor
-from llama_index_ext_ctxaug.selection.relevance import RSE_PRESETS, Segment, rse, rse_preset, rse_value
+from llama_index_ext_ctxaug import RelevantSegmentExtractionPostprocessor
+from llama_index_ext_ctxaug.selection.rse import RSE_PRESETS, Segment, rse, rse_value
 from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 
 P = -0.2
@@ -71,7 +71,7 @@ def test_queries_take_turns() -> None:
 def test_values_of_chunks() -> None:
     """A score decays with rank and pays the penalty; long chunks weigh more, both ways."""
     ranking = [(0.9, 1400), (0.1, 1400), (0.7, 100)]
-    balanced = rse_preset("balanced")
+    balanced = RSE_PRESETS["balanced"]
     found = [rse_value(score, rank, size, balanced) for rank, (score, size) in enumerate(ranking)]
     assert found == pytest.approx([1.44, -0.1666, 0.4749], abs=1e-4)
     assert rse_value(None, 0, 0, balanced) == -0.18
@@ -79,10 +79,8 @@ def test_values_of_chunks() -> None:
 
 def test_an_unknown_preset() -> None:
     """An unknown preset raises an error that names the presets."""
-    with pytest.raises(ConfigurationError, match="balanced, precision, find_all; got 'fast'"):
-        rse_preset("fast")
     with pytest.raises(ValidationError, match="'balanced', 'precision' or 'find_all'"):
-        RelevantSegmentsPostprocessor(docstore=docstore_of(), preset="fast")
+        RelevantSegmentExtractionPostprocessor(docstore=docstore_of(), preset="fast")
     assert list(RSE_PRESETS) == ["balanced", "precision", "find_all"]
 
 
@@ -90,6 +88,6 @@ def test_bridges_a_chunk_that_was_not_retrieved() -> None:
     """A chunk between two good hits is part of their segment, a poor hit far off is not."""
     nodes = linked_document(20)
     hits = [NodeWithScore(node=nodes[n], score=score) for n, score in ((4, 0.9), (6, 0.8), (15, 0.2))]
-    augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), method="rse")
+    augmenter = RelevantSegmentExtractionPostprocessor(docstore=docstore_of(nodes))
     out = augmenter.postprocess_nodes(hits)
     assert [hit.node.node_id for hit in out] == [node.node_id for node in nodes[4:7]]

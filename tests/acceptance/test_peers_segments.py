@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helpers import Postprocess, texts
 
-from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor
+from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor, WholeDocumentsPostprocessor
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
@@ -29,7 +29,7 @@ def test_a_neighbor_that_is_a_hit_keeps_its_score(postprocess: Postprocess) -> N
 def test_two_documents_that_fit_are_whole(postprocess: Postprocess) -> None:
     """Where all hits are in two documents that fit, both are returned whole."""
     first, second = linked_document(5, source_id="a"), linked_document(4, source_id="b")
-    augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(first, second), method="documents")
+    augmenter = WholeDocumentsPostprocessor(docstore=docstore_of(first, second))
     out = postprocess(augmenter, [*hits(first, [3]), *hits(second, [1])])
     assert texts(out) == [node.text for node in [*first, *second]]
 
@@ -37,9 +37,7 @@ def test_two_documents_that_fit_are_whole(postprocess: Postprocess) -> None:
 def test_from_the_first_hit_to_the_last(postprocess: Postprocess) -> None:
     """Where the documents do not fit, each is returned from its first hit to its last."""
     first, second = linked_document(40, source_id="a"), linked_document(40, source_id="b")
-    augmenter = RelevantSegmentsPostprocessor(
-        docstore=docstore_of(first, second), method="documents", token_budget=100
-    )
+    augmenter = WholeDocumentsPostprocessor(docstore=docstore_of(first, second), token_budget=100)
     out = postprocess(augmenter, [*hits(first, [10, 13]), *hits(second, [7])])
     assert texts(out) == [node.text for node in [*first[10:14], second[7]]]
 
@@ -48,6 +46,6 @@ def test_three_documents_stay_as_they_are(postprocess: Postprocess) -> None:
     """Hits of three documents are returned unchanged, and nothing is read."""
     documents = [linked_document(5, source_id=name) for name in "abc"]
     found = [hit for document in documents for hit in hits(document, [2])]
-    augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(*documents), method="documents")
+    augmenter = WholeDocumentsPostprocessor(docstore=docstore_of(*documents))
     out = postprocess(augmenter, found)
     assert [id(hit) for hit in out] == [id(hit) for hit in found]

@@ -1,4 +1,4 @@
-"""What chunks cost in tokens."""
+"""Token costs of chunks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 SEPARATOR = len(NODE_SEPARATOR)
 
 
-def prices(counted: list[str], *, shared: bool, budget: int = 1000) -> ChunkCosts:
-    """The prices of a text, an image and two texts in one run, a token for each character."""
+def costs(counted: list[str], *, shared: bool, budget: int = 1000) -> ChunkCosts:
+    """The costs of a text, an image and two texts in one run; each character is a token."""
     metadata = {"k": "v"}
     nodes = [
         TextNode(id_="a", text="aaaa", metadata=metadata),
@@ -36,15 +36,15 @@ def prices(counted: list[str], *, shared: bool, budget: int = 1000) -> ChunkCost
 
 
 def test_a_chunk_alone_costs_its_content_and_a_separator() -> None:
-    """Metadata that the model sees counts; where chunks go out one by one, joining saves nothing."""
-    alone = prices([], shared=False)
+    """Metadata that the model sees counts; where each chunk becomes a node, joining saves nothing."""
+    alone = costs([], shared=False)
     assert alone.cost("b", ["c", "a"]) == len("k: v\n\nbbbbbb") + SEPARATOR
     assert alone.cost("image", []) == len("ii") + SEPARATOR
 
 
 def test_joining_saves_a_header_a_separator_and_shared_text() -> None:
     """A chunk beside a kept text costs its text alone, less what they share; beside an image all of it."""
-    joined = prices([], shared=True)
+    joined = costs([], shared=True)
     assert joined.cost("c", ["b"]) == len("k: v\n\nccc") - len("k: v") - len("xx")
     assert joined.cost("b", ["c"]) == len("k: v\n\nbbbbbb") - len("k: v") - len("xx")
     assert joined.cost("b", ["a", "image"]) == len("k: v\n\nbbbbbb") + SEPARATOR
@@ -52,9 +52,9 @@ def test_joining_saves_a_header_a_separator_and_shared_text() -> None:
 
 
 def test_each_text_is_counted_once() -> None:
-    """No text is counted twice, for estimates or exactly; what is clearly over is not counted as a whole."""
+    """No text is counted twice; what is clearly over the budget is not counted as a whole."""
     counted: list[str] = []
-    both = prices(counted, shared=True, budget=5)
+    both = costs(counted, shared=True, budget=5)
     for _ in range(3):
         both.cost("b", ["c"])
         both.cost("c", ["b"])
@@ -63,4 +63,4 @@ def test_each_text_is_counted_once() -> None:
     for _ in range(3):
         assert both.measure(["b", "c"]) == len("k: v\n\nbbbbbb") + len("k: v\n\nccc")
     assert counted == []
-    assert prices(counted, shared=True).measure(["b", "c"]) == len("k: v\n\nbbbbbb\n\nk: v\n\nccc")
+    assert costs(counted, shared=True).measure(["b", "c"]) == len("k: v\n\nbbbbbb\n\nk: v\n\nccc")
