@@ -1,4 +1,4 @@
-"""Growing from many hits at once: every hit's neighbors, each node once, with its nearest hits."""
+"""The state of one call: hits, and the neighbors that walks from all hits reach."""
 
 from __future__ import annotations
 
@@ -26,53 +26,54 @@ from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
 from llama_index_ext_ctxaug.structure.link_resolution import join
 
 UNBOUNDED = 1_000_000
-"""A number of chunks that no document reaches, for expansion that only a limit ends."""
+"""More chunks than any document has, for a reach that only a stop condition ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far one hit grows.
+    """How far to expand one hit.
 
     Attributes:
-        previous: most chunks before it.
-        next: most chunks after it.
-        limit: makes, for one direction, what is asked before each node is taken; None for no limit.
-        read_ahead: chunks on each side to read at once where the document's order is known; None for
-            as many as may be reached.
+        previous: maximum number of chunks before it.
+        next: maximum number of chunks after it.
+        stop: makes the stop condition of the walk in one direction; None for no condition.
+        read_ahead: chunks on each side to read at once where the order of the document is known; None
+            for as many as may be reached.
     """
 
     previous: int = 0
     next: int = 0
-    limit: Callable[[Direction], StopCondition] | None = None
+    stop: Callable[[Direction], StopCondition] | None = None
     read_ahead: int | None = None
 
 
 @dataclass
 class Expansion:
-    """The chunks of one call: the hits first, then what grows from them.
+    """The chunks of one call: the hits, and what a policy adds to them.
+
+    A policy calls `expand`, or `walk` and `take`, and may change `chunks` and `priority`. What it needed and
+    could not have it adds to `missing`, `refused` and `stops`, which are reported.
 
     Attributes:
-        hits: the distinct hits by node id, in the order of their rank.
-        links: where neighbors are found.
-        passes: why a node may not be added, None for one that may; None where all may.
-        chunks: hits and neighbors by node id; a policy may take chunks out or put others in.
-        missing: ids that links name and the store does not have, in the order of the hits.
-        refused: nodes that a policy needed and could not take, to be reported, each with the reason.
-        stops: how often expansion ended for which reason.
-        repaired: adjacencies that the nodes' own relationships do not state.
-        priority: what each chunk is worth to a policy that fills a token budget by its own rule, the most
-            first; None for hits first, then the nearest neighbors.
+        hits: the distinct hits by node id, by rank.
+        links: finds neighbors, documents and parents of loaded nodes.
+        chunks: hits and neighbors of the output by node id.
+        priority: the worth of chunks to the token budget by node id, higher first; None for hits first,
+            then the nearest neighbors.
+        missing: ids that links name and the docstore does not have, in the order of the hits.
+        refused: ids of nodes that a policy needed and could not use, with the reason.
+        stops: number of walks that ended for each reason.
     """
 
     hits: Mapping[str, Chunk]
     links: Adjacency
-    passes: Filter | None
+    _filter: Filter | None = None
     chunks: dict[str, Chunk] = field(init=False)
+    priority: Mapping[str, float] | None = None
     missing: dict[str, None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
-    repaired: set[Edge] = field(default_factory=set)
-    priority: Mapping[str, float] | None = None
+    _repaired: set[Edge] = field(default_factory=set, init=False)
     _joined: tuple[list[tuple[str, Chunk]], list[Passage]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -80,48 +81,53 @@ class Expansion:
 
     @property
     def reader(self) -> BatchReader:
-        """The nodes in hand."""
+        """The loaded nodes, and the way to load more."""
         return self.links.reader
 
     def refusal(self, node: BaseNode) -> StopReason | None:
-        """Why the filters refuse a node; None for one that may be added."""
-        return None if self.passes is None else self.passes(node)
+        """Return why the filters refuse a node; None for one that may be added."""
+        return None if self._filter is None else self._filter(node)
 
     def expand(self, reaches: Mapping[str, Reach]) -> Flow[None]:
-        """Grow from hits, all side by side, and put what they reach among the chunks.
+        """Walk from hits, all side by side, and add what they reach to the chunks.
 
         Args:
-            reaches: how far, by the hit's id; hits that are not named do not grow, nor do nodes that an
-                augmenter added or made, so that augmenting twice is augmenting once.
+            reaches: how far to expand, by the id of the hit. Other hits are not expanded, nor are nodes
+                that an augmenter added or made, so that augmenting twice changes nothing.
         """
         self.take((yield from self.walk(reaches)))
 
     def walk(self, reaches: Mapping[str, Reach]) -> Flow[list[Walk]]:
-        """Grow from hits as `grow` does, without adding anything: a policy may shorten the walks first."""
+        """Walk from hits as `expand` does without adding anything, so that a policy can shorten walks."""
         reaches = {id_: reach for id_, reach in reaches.items() if not is_augmented(self.hits[id_].node)}
         if self.links.repair:
             yield from self.reader.advance(self._read_ahead(reaches))
-        return (yield from self.reader.advance(self._tasks(reaches)))
+        return (yield from self.reader.advance(self._walks(reaches)))
 
     def take(self, walks: Sequence[Walk]) -> None:
-        """Put what walks reached among the chunks, and note why they ended."""
+        """Add what walks reached to the chunks, and record why they ended."""
         for one in walks:
             self.stops[one.stopped] += 1
             if one.missing_id is not None:
                 self.missing[one.missing_id] = None
-            if one.repaired:
-                self.repaired.update(one.repaired)
+            self._repaired.update(one.repaired)
         for node_id, (hops, hit_ids) in self._reached(walks).items():
             self._add(node_id, hops, hit_ids)
         self._mark_ends(walks)
 
+    def passages(self) -> list[Passage]:
+        """Return the chunks in reading order, adjacent ones joined."""
+        chunks = list(self.chunks.items())
+        if self._joined is None or self._joined[0] != chunks:
+            self._joined = (chunks, join(self.chunks, self._edges()))
+        return list(self._joined[1])
+
     def _reached(self, walks: Sequence[Walk]) -> dict[str, tuple[int, list[str]]]:
-        """The nodes that walks reached, with the hops from the nearest hit, and their hits, nearest first."""
-        place = {
-            id_: i for i, id_ in enumerate(sorted(self.hits, key=lambda id_: best_first(self.hits[id_])))
-        }
+        """Return, for each neighbor, the hops from its nearest hit, and its hits, nearest first."""
+        by_score = sorted(self.hits, key=lambda id_: best_first(self.hits[id_]))
+        place = {id_: number for number, id_ in enumerate(by_score)}
+        going = sorted(walks, key=lambda one: place[one.hit_id])  # of equally near hits the better one first
         reached: dict[str, tuple[int, list[str]]] = {}
-        going = sorted(walks, key=lambda one: place[one.hit_id])  # of equally near hits the better counts
         hops = 0
         while going := [one for one in going if len(one.node_ids) > hops]:
             for one in going:
@@ -131,50 +137,38 @@ class Expansion:
             hops += 1
         return reached
 
-    def passages(self) -> list[Passage]:
-        """The chunks in reading order, those that touch joined; joined anew only where chunks changed."""
-        chunks = list(self.chunks.items())
-        if self._joined is None or self._joined[0] != chunks:
-            self._joined = (chunks, join(self.chunks, self._edges()))
-        return list(self._joined[1])
-
     def _read_ahead(self, reaches: Mapping[str, Reach]) -> Iterator[Search[None]]:
-        """Where one hit reaches far, all are read by the documents' order: others cost no more rounds."""
+        """Read by document order if one hit reaches far: the others then cost no further round trips."""
         ahead: dict[str, tuple[int, int]] = {}
         for hit_id, reach in reaches.items():
-            most = UNBOUNDED if reach.read_ahead is None else reach.read_ahead
-            ahead[hit_id] = (min(reach.previous, most), min(reach.next, most))
+            limit = UNBOUNDED if reach.read_ahead is None else reach.read_ahead
+            ahead[hit_id] = (min(reach.previous, limit), min(reach.next, limit))
         if max(map(max, ahead.values()), default=0) >= PREFETCH_HOPS:
             for hit_id, (previous, next_) in ahead.items():
                 yield read_ahead(self.links, self.hits[hit_id].node, previous, next_)
 
-    def _tasks(self, reaches: Mapping[str, Reach]) -> Iterator[Search[Walk]]:
+    def _walks(self, reaches: Mapping[str, Reach]) -> Iterator[Search[Walk]]:
         for hit_id, reach in reaches.items():
             node = self.hits[hit_id].node
             sides: tuple[tuple[Direction, int], ...] = (("previous", reach.previous), ("next", reach.next))
             for direction, count in sides:
                 if count > 0:
-                    limit = reach.limit(direction) if reach.limit else None
+                    stop = self._stop(reach.stop(direction) if reach.stop else None)
                     yield walk(
-                        self.links,
-                        node,
-                        direction,
-                        count=count,
-                        limit=self._limit(limit),
-                        ahead=reach.read_ahead or 0,
+                        self.links, node, direction, count=count, stop=stop, ahead=reach.read_ahead or 0
                     )
 
-    def _limit(self, policy: StopCondition | None) -> StopCondition | None:
-        """The filters, which hits have passed already, and then the policy."""
-        hits, passes = self.reader.hits, self.passes
-        if passes is None:
+    def _stop(self, policy: StopCondition | None) -> StopCondition | None:
+        """Combine the filters, which do not apply to hits, with the condition of the policy."""
+        hits, refusal = self.reader.hits, self._filter
+        if refusal is None:
             return policy
 
-        def limit(node: BaseNode) -> StopReason | StopAfter | None:
-            refused = None if node.id_ in hits else passes(node)
+        def stop(node: BaseNode) -> StopReason | StopAfter | None:
+            refused = None if node.id_ in hits else refusal(node)
             return refused if refused or policy is None else policy(node)
 
-        return limit
+        return stop
 
     def _add(self, node_id: str, hops: int, hit_ids: list[str]) -> None:
         node = self.reader.node(node_id)
@@ -202,7 +196,7 @@ class Expansion:
                 chunk.stopped_next = one.stopped
 
     def _edges(self) -> Iterator[Edge]:
-        """What the chunks' links state, and what the ladder can tell of chunks without a link."""
+        """Yield the edges that links state, that walks found, and that loaded nodes give besides."""
         chunks, links = self.chunks, self.links
         known = {id_: links.relations(chunk.node) for id_, chunk in chunks.items()}
         stated: list[Edge] = []
@@ -213,7 +207,7 @@ class Expansion:
                 stated.append((id_, own.next))
         yield from stated
         followed = {before for before, _ in stated}
-        for edge in self.repaired.difference(stated):
+        for edge in self._repaired.difference(stated):
             if edge[0] in chunks and edge[1] in chunks:
                 yield edge
                 followed.add(edge[0])

@@ -1,4 +1,4 @@
-"""Growing from a hit, chunk by chunk, in one direction: how far, over which nodes, and why it ended."""
+"""Walk from a hit, chunk by chunk, in one direction."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from llama_index_ext_ctxaug.passages.passage import Edge, StopReason
 from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
 
 PREFETCH_HOPS = 3
-"""From this many hops on, a document's list of nodes saves rounds: it costs one and replaces all but one."""
+"""Hops from which a document's list of nodes saves round trips: it costs one and replaces all but one."""
 
 
 class StopAfter(NamedTuple):
-    """The answer of a limit that takes a node and ends the expansion after it."""
+    """The answer of a stop condition that takes a node and ends the walk after it."""
 
     reason: StopReason
 
 
 Filter = Callable[[BaseNode], StopReason | None]
-"""Asked of each node that would be added: None for one that may be, else why not."""
+"""Called for each node that would be added: None to add it, else the reason against it."""
 
 StopCondition = Callable[[BaseNode], "StopReason | StopAfter | None"]
 """Called before a node is taken: None takes it, a reason stops before it, `StopAfter` stops after it."""
@@ -31,15 +31,15 @@ StopCondition = Callable[[BaseNode], "StopReason | StopAfter | None"]
 
 @dataclass(slots=True)
 class Walk:
-    """What growing from one hit in one direction gave.
+    """The nodes reached from one hit in one direction.
 
     Attributes:
-        hit_id: where it started.
+        hit_id: id of the hit.
         direction: towards the start or the end of the document.
-        node_ids: the nodes it reached, nearest first; hits among them.
-        stopped: why it ended.
-        missing_id: the id that the store does not have, where that is the reason.
-        repaired: adjacencies on its way that the nodes' own relationships do not state.
+        node_ids: ids of the nodes reached, nearest first; other hits may be among them.
+        stopped: why the walk ended.
+        missing_id: the id that the docstore does not have, if that ended the walk.
+        repaired: adjacencies on the way that the nodes' own relationships do not state.
     """
 
     hit_id: str
@@ -56,21 +56,21 @@ def walk(
     direction: Direction,
     *,
     count: int,
-    limit: StopCondition | None = None,
+    stop: StopCondition | None = None,
     ahead: int = 0,
 ) -> Search[Walk]:
-    """Grow from a hit in one direction, never out of its document.
+    """Walk from a hit in one direction, never out of its document.
 
     Args:
-        links: where the node beside another is found.
+        links: finds the node beside another.
         hit: the node to start from.
         direction: "previous" or "next".
-        count: most nodes to reach.
-        limit: asked before each node that is taken; None where all are.
-        ahead: nodes to read with one that is not in hand, by the document's list where that is in hand.
+        count: maximum number of nodes to reach.
+        stop: called before each node is taken; None to take all.
+        ahead: nodes to read together with one that is not loaded, by the document's list if that is loaded.
 
     Returns:
-        The walk; a cycle, a missing node, another document or the limit ends it early.
+        The walk. A cycle, a missing node, another document or the stop condition ends it early.
     """
     reader, towards_end = links.reader, direction == "next"
     result = Walk(hit.id_, direction)
@@ -98,19 +98,18 @@ def walk(
             return result
         own = links.relations(node)
         if own.document != document:
-            if not (yield from _of_one_document(links, hit, node)):
+            if not (yield from _are_of_one_document(links, hit, node)):
                 result.stopped = "other_document"
                 return result
             own, document = links.relations(node), links.document(hit)
-        verdict = None if limit is None else limit(node)
+        verdict = None if stop is None else stop(node)
         if verdict is not None and not isinstance(verdict, StopAfter):
             result.stopped = verdict
             return result
         seen.add(id_)
         result.node_ids.append(id_)
         if repaired:
-            ends = (current.id_, id_)
-            result.repaired.append(ends if direction == "next" else ends[::-1])
+            result.repaired.append((current.id_, id_) if towards_end else (id_, current.id_))
         if verdict is not None:
             result.stopped = verdict.reason
             break
@@ -118,8 +117,8 @@ def walk(
     return result
 
 
-def _of_one_document(links: Adjacency, *nodes: BaseNode) -> Search[bool]:
-    """Whether nodes are of one document; of hits that have lost theirs, the stored copies may know it."""
+def _are_of_one_document(links: Adjacency, *nodes: BaseNode) -> Search[bool]:
+    """Compare documents, with the stored copies of hits that have lost theirs."""
     for node in nodes:
         if links.document(node) is None:
             yield from links.with_copy(node)
@@ -127,22 +126,21 @@ def _of_one_document(links: Adjacency, *nodes: BaseNode) -> Search[bool]:
 
 
 def read_ahead(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> Search[None]:
-    """Bring the nodes around a hit into hand, as the document's list of nodes has them.
+    """Load the nodes around a hit in the order of the document's list.
 
     The first read asks for the list and for the nodes directly beside the hit, or what it takes to find
-    them, so that nothing is lost where there is no list; a wrong list costs a read, never a wrong answer.
-
-    A hit that does not reach anything is read for its links alone, where it has lost them: others reach it.
+    them, so nothing is lost where there is no list. A wrong list costs a read, never a wrong answer. For
+    a hit that is not expanded only lost links are read, since other hits may reach it.
 
     Args:
-        links: where the nodes beside another are found.
+        links: finds the nodes beside another.
         hit: the node in the middle.
-        previous: nodes before it.
-        next_: nodes after it.
+        previous: number of nodes before it.
+        next_: number of nodes after it.
     """
     own, stays = links.relations(hit), previous == next_ == 0
     unlinked = own.previous is None and own.next is None
-    if own.source is None or (stays and unlinked):  # one read of the stored copy saves one each hop
+    if own.source is None or (stays and unlinked):  # one read of the stored copy saves one for each hop
         own = yield from links.with_copy(hit, ReadRequest(nodes=_beside(links, hit, previous, next_)))
     if own.source is None or stays:
         return
@@ -159,7 +157,7 @@ def read_ahead(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> Se
 
 
 def _beside(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> list[str]:
-    """Ids of the nodes directly beside a hit, or of what it takes to find them."""
+    """Return the ids of the nodes directly beside a hit, or of the nodes it takes to find them."""
     nodes: list[str] = []
     sides: tuple[tuple[Direction, int], ...] = (("previous", previous), ("next", next_))
     for direction, count in sides:
@@ -171,7 +169,7 @@ def _beside(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> list[
 
 
 def _listed(links: Adjacency, node: BaseNode, direction: Direction, count: int) -> Sequence[str]:
-    """Ids of the nodes beside a node in the document's list, where that is in hand and worth a look."""
+    """Return ids beside a node in the document's list, if that is loaded and saves round trips."""
     source = links.relations(node).source
     order = links.reader.documents.get(source) if source is not None and links.repair else None
     place = order.places.get(node.node_id) if order else None

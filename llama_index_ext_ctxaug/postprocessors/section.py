@@ -104,7 +104,7 @@ class SectionPostprocessor(ContextAugmenter):
             reaches[id_] = Reach(
                 previous=0 if opens else UNBOUNDED,
                 next=UNBOUNDED,
-                limit=_limits(sides, id_),
+                stop=_limits(sides, id_),
                 read_ahead=ahead,
             )
         walks = yield from expansion.walk(reaches)

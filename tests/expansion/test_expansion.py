@@ -36,7 +36,7 @@ class UpToCapitals(ContextAugmenter):
 
     def expand(self, expansion: Expansion, query: QueryBundle | None) -> Flow[None]:
         """Expand as far as the limit allows."""
-        reach = Reach(UNBOUNDED, UNBOUNDED, limit=lambda direction: _limit, read_ahead=3)
+        reach = Reach(UNBOUNDED, UNBOUNDED, stop=lambda direction: _limit, read_ahead=3)
         walks = yield from expansion.walk(dict.fromkeys(expansion.hits, reach))
         for walk in walks:
             del walk.node_ids[max(0, len(walk.node_ids) - self.less) :]
