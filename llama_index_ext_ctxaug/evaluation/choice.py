@@ -167,6 +167,7 @@ def choose(
     baseline: str,
     *,
     strategy: Strategy = "mean",
+    weigh_tokens: bool = True,
     speed_threshold: float | None = None,
     token_threshold: float | None = None,
 ) -> Choice:
@@ -175,6 +176,8 @@ def choose(
     Args:
         candidates: the systems, the baseline among them.
         baseline: name of the baseline.
+        weigh_tokens: let the cheapest of the systems that the questions cannot separate win; False where a
+            budget grants all of them the same tokens, so that the best mark wins.
         strategy: how several metrics become one mark.
         speed_threshold: maximum mean seconds for a question; if no system is within, all stay.
         token_threshold: maximum mean tokens of a context; if no system is within, all stay.
@@ -188,13 +191,20 @@ def choose(
     if not measured:
         raise ConfigurationError("no system has a score to choose by: see the report's problems")
     marks = mark({c.name: {m: _mean(s) for m, s in c.scores.items()} for c in measured}, strategy)
-    ranked = sorted(measured, key=lambda c: (-marks[c.name], c.tokens, c.seconds, c.name))
+
+    def cost(candidate: Candidate) -> tuple[float, float]:
+        return candidate.tokens, candidate.seconds if candidate.name != baseline else 0.0
+
+    ranked = sorted(measured, key=lambda c: (-marks[c.name], *cost(c), c.name))
     top = ranked[0]
     equal = [top] + [c for c in ranked[1:] if not _difference(top, c).distinguishable]
-    winner = min(equal, key=lambda c: (c.tokens, c.seconds if c.name != baseline else 0.0, -marks[c.name]))
+    winner = min(equal, key=cost) if weigh_tokens else top
     base = next((c for c in candidates if c.name == baseline and c.is_measured), None)
     against = {c.name: _difference(c, base) for c in measured if base and c.name != baseline}
-    reasons += _explain(winner, equal, baseline, against)
+    advantage = (
+        f"is the cheapest of them ({winner.tokens:.0f} tokens)" if weigh_tokens else "has the best mark"
+    )
+    reasons += _explain(winner, equal, advantage, baseline, against)
     return Choice(winner.name, top.name, {c.name: marks[c.name] for c in ranked}, against, tuple(reasons))
 
 
@@ -217,13 +227,17 @@ def _within(
 
 
 def _explain(
-    winner: Candidate, equal: Sequence[Candidate], baseline: str, against: Mapping[str, Interval]
+    winner: Candidate,
+    equal: Sequence[Candidate],
+    advantage: str,
+    baseline: str,
+    against: Mapping[str, Interval],
 ) -> list[str]:
     others = [c.name for c in equal if c is not winner]
     if others:
         reasons = [
             f"Not distinguishable by these questions: {', '.join([winner.name, *others])}. "
-            f"{winner.name} is the cheapest of them ({winner.tokens:.0f} tokens)."
+            f"{winner.name} {advantage}."
         ]
     else:
         reasons = [f"{winner.name} has the best mark, and no other system is as good."]

@@ -262,7 +262,9 @@ class Bench:
             llm_calls=tally.llm_calls,
         )
         scores, errors = await self._measure(outcome)
-        return self._row(question, system, budget, scores, errors, nodes=() if budget else nodes)
+        row = self._row(question, system, budget, scores, errors)
+        blocks = () if budget else tuple(blocks_of(nodes))
+        return replace(row, tokens=outcome.tokens, seconds=seconds, blocks=blocks)
 
     async def _measure(self, outcome: Outcome) -> tuple[dict[str, float | None], list[str]]:
         scores: dict[str, float | None] = {}
@@ -294,10 +296,6 @@ class Bench:
         budget: int | None,
         scores: dict[str, float | None],
         errors: Sequence[str],
-        *,
-        nodes: Sequence[NodeWithScore] = (),
     ) -> Row:
         full = {metric.name: scores.get(metric.name) for metric in self.metrics}
-        return Row(
-            question.id, question.text, system.name, budget, full, tuple(errors), tuple(blocks_of(nodes))
-        )
+        return Row(question.id, question.text, system.name, budget, full, errors=tuple(errors))

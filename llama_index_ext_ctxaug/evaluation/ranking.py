@@ -1,101 +1,108 @@
-"""Rank metrics on node ids."""
+"""Rank metrics on node ids, with AutoRAG's names and definitions.
+
+Each group of `expected_ids` wants one of its nodes; every node of the context counts once, at its first rank.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
-from llama_index_ext_ctxaug.evaluation.extras import load_extra
 from llama_index_ext_ctxaug.evaluation.outcome import Metric, Outcome
 
+Groups = Sequence[frozenset[str]]
 
-class IdMetric(Metric):
-    """A rank metric on node ids, by ir-measures (extra `eval`).
 
-    One node of each group of `expected_ids` is wanted, as in AutoRAG: the first of a group in the context
-    represents the group, and further ones are left out of the ranking. A node of several groups represents
-    each of them; apart from that every node counts once.
-    """
-
-    measure: ClassVar[str]
+class RankMetric(Metric):
+    """Base class of the metrics on node ids."""
 
     def score(self, outcome: Outcome) -> float | None:
-        """Return the measure over the ranking of groups."""
-        groups = outcome.question.expected_ids
+        """Return the metric, 0 for an empty context, or None if no ids are expected."""
+        groups = [frozenset(group) for group in outcome.question.expected_ids]
         if not groups:
             return None
-        ranking = _group_ranking(outcome.node_ids, groups)
-        return _measure(self.measure, ranking, [_group_name(number) for number in range(len(groups))])
+        return self.score_ids(outcome.node_ids, groups) if outcome.node_ids else 0.0
+
+    @abstractmethod
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+        """Return the metric of distinct ids in the order of the context."""
 
 
-class RetrievalRecall(IdMetric):
+class RetrievalRecall(RankMetric):
     """Share of the groups that have a node in the context."""
 
-    name, measure, quality = "retrieval_recall", "R", True
+    name, quality = "retrieval_recall", True
+
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+        """Return the groups found divided by all groups."""
+        return sum(not group.isdisjoint(ids) for group in groups) / len(groups)
 
 
-class RetrievalNDCG(IdMetric):
-    """Normalized discounted cumulative gain (Järvelin and Kekäläinen 2002)."""
-
-    name, measure = "retrieval_ndcg", "nDCG"
-
-
-class RetrievalMRR(IdMetric):
-    """One divided by the rank of the first expected node."""
-
-    name, measure = "retrieval_mrr", "RR"
-
-
-class RetrievalMAP(IdMetric):
-    """Average precision over the groups."""
-
-    name, measure = "retrieval_map", "AP"
-
-
-class RetrievalPrecision(Metric):
+class RetrievalPrecision(RankMetric):
     """Share of the context's nodes that are expected; a neighbor that completes a hit lowers it."""
 
     name = "retrieval_precision"
 
-    def score(self, outcome: Outcome) -> float | None:
-        """Return the precision over the distinct node ids."""
-        expected = [id_ for group in outcome.question.expected_ids for id_ in group]
-        return _measure("P", outcome.node_ids, expected) if expected else None
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+        """Return the expected nodes divided by all nodes."""
+        return sum(_relevance(ids, groups)) / len(ids)
 
 
-class RetrievalF1(Metric):
+class RetrievalF1(RankMetric):
     """Harmonic mean of recall by groups and precision by nodes."""
 
     name = "retrieval_f1"
 
-    def score(self, outcome: Outcome) -> float | None:
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
         """Return the harmonic mean, 0 if both are 0."""
-        recall, precision = RetrievalRecall().score(outcome), RetrievalPrecision().score(outcome)
-        if recall is None or precision is None:
-            return None
+        recall, precision = (m.score_ids(ids, groups) for m in (RetrievalRecall(), RetrievalPrecision()))
         return 2 * recall * precision / (recall + precision) if recall + precision else 0.0
 
 
-def _group_name(number: int) -> str:
-    return f"group {number}"
+class RetrievalNDCG(RankMetric):
+    """Normalized discounted cumulative gain (Järvelin and Kekäläinen 2002).
+
+    The ideal ranking has all expected nodes first, those of one group included.
+    """
+
+    name = "retrieval_ndcg"
+
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+        """Return the gain divided by that of the ideal ranking."""
+        expected = sum(map(len, groups))
+        return _gain(_relevance(ids, groups)) / _gain([1] * min(expected, len(ids)))
 
 
-def _group_ranking(ids: Sequence[str], groups: Sequence[Sequence[str]]) -> list[str]:
-    ranking: dict[str, None] = {}
-    for id_ in ids:
-        names = [_group_name(number) for number, group in enumerate(groups) if id_ in group]
-        ranking.update(dict.fromkeys(names or [f"node {id_}"]))
-    return list(ranking)
+class RetrievalMRR(RankMetric):
+    """Mean over the groups of one divided by the rank of the group's first node."""
+
+    name = "retrieval_mrr"
+
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+        """Return the mean reciprocal rank; a group that is not found counts as 0."""
+        firsts = [next((1 / (r + 1) for r, id_ in enumerate(ids) if id_ in group), 0.0) for group in groups]
+        return sum(firsts) / len(groups)
 
 
-def _measure(name: str, ranking: Sequence[str], relevant: Sequence[str]) -> float:
-    if not ranking:
-        return 0.0
-    ir_measures = load_extra("ir_measures", "eval")
-    measure = getattr(ir_measures, name)
-    if name in ("R", "P"):
-        measure = measure @ len(ranking)
-    run = [ir_measures.ScoredDoc("q", id_, float(-rank)) for rank, id_ in enumerate(ranking)]
-    qrels = [ir_measures.Qrel("q", id_, 1) for id_ in dict.fromkeys(relevant)]
-    [result] = ir_measures.iter_calc([measure], qrels, run)
-    return float(result.value)
+class RetrievalMAP(RankMetric):
+    """Mean over the groups of the average precision at the nodes of the group that were found."""
+
+    name = "retrieval_map"
+
+    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+        """Return the mean average precision; a group that is not found counts as 0."""
+        return sum(_average_precision(ids, group) for group in groups) / len(groups)
+
+
+def _relevance(ids: Sequence[str], groups: Groups) -> list[int]:
+    return [int(any(id_ in group for group in groups)) for id_ in ids]
+
+
+def _gain(relevance: Sequence[int]) -> float:
+    return sum(value / math.log2(rank + 2) for rank, value in enumerate(relevance))
+
+
+def _average_precision(ids: Sequence[str], group: frozenset[str]) -> float:
+    ranks = [rank for rank, id_ in enumerate(ids, 1) if id_ in group]
+    return sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks) if ranks else 0.0

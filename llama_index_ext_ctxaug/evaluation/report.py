@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
@@ -59,9 +60,9 @@ class Report:
         self.systems = list(systems)
         self.metrics = list(metrics)
         self.problems = list(problems)
-        self._choice: Choice | None = None
-        self._choice_metrics: list[str] = []
-        self._choice_budget: int | None = None
+        self._rules: dict[str, Any] = {}
+        self._metrics: list[str] | None = None
+        self._budget: int | None = None
 
     @cached_property
     def budgets(self) -> list[int | None]:
@@ -71,18 +72,18 @@ class Report:
     @property
     def choice(self) -> Choice:
         """The best system by the last arguments of `choose`, or by its defaults."""
-        return self._choice or self.choose()
+        return self.choice_within(self._budget)
 
     @property
     def best(self) -> list[BaseNodePostprocessor]:
         """The postprocessors of the best system, ready for `node_postprocessors=`."""
         name = self.choice.winner
-        return next(system for system in self.systems if system.name == name).within(self._choice_budget)
+        return next(system for system in self.systems if system.name == name).within(self._budget)
 
     @property
     def choice_metrics(self) -> list[str]:
         """Names of the metrics that the choice goes by."""
-        return self._choice_metrics or self._default_metrics()
+        return self._default_metrics() if self._metrics is None else self._metrics
 
     def choose(
         self,
@@ -93,7 +94,10 @@ class Report:
         speed_threshold: float | None = None,
         token_threshold: float | None = None,
     ) -> Choice:
-        """Choose the best system; `best`, the tables and the page go by it from then on.
+        """Choose the best system; `best`, the tables and the page go by these rules from then on.
+
+        Within a budget, where all systems may use the same tokens, the best mark wins. Without a limit the
+        cheapest of the systems that the questions cannot separate wins.
 
         Args:
             metrics: names of the metrics to go by; None for recall of evidence, answers or ids, whichever
@@ -106,7 +110,26 @@ class Report:
         Raises:
             ConfigurationError: an unknown metric or budget, or no system has a score.
         """
-        names = list(metrics) if metrics is not None else self._default_metrics()
+        before = self._rules, self._metrics, self._budget
+        self._rules = {
+            "strategy": strategy,
+            "speed_threshold": speed_threshold,
+            "token_threshold": token_threshold,
+        }
+        self._metrics, self._budget = None if metrics is None else list(metrics), budget
+        try:
+            return self.choice
+        except ConfigurationError:
+            self._rules, self._metrics, self._budget = before
+            raise
+
+    def choice_within(self, budget: int | None) -> Choice:
+        """Return the best system at a budget in tokens, by the rules of `choose`.
+
+        Raises:
+            ConfigurationError: an unknown metric or budget, or no system has a score.
+        """
+        names = self.choice_metrics
         known = {metric.name for metric in self.metrics}
         unknown = [name for name in names if name not in known]
         if unknown or not names:
@@ -115,28 +138,20 @@ class Report:
             )
         if budget not in self.budgets:
             raise ConfigurationError(f"choose: budget {budget!r} was not run; run were {self.budgets!r}")
-        self._choice = choose(
-            [self._candidate(system.name, budget, names) for system in self.systems],
-            BASELINE,
-            strategy=strategy,
-            speed_threshold=speed_threshold,
-            token_threshold=token_threshold,
-        )
-        self._choice_metrics, self._choice_budget = names, budget
-        return self._choice
+        candidates = [self._candidate(system.name, budget, names) for system in self.systems]
+        return choose(candidates, BASELINE, weigh_tokens=budget is None, **self._rules)
 
     def summary(self) -> list[dict[str, object]]:
         """Return the mean of each metric over the questions that have it, for each system and budget."""
-        choice, _ = self._choice_or_error()
-        best = (choice.winner, self._choice_budget) if choice else None
+        winners = {budget: choice.winner for budget, (choice, _) in self._choices().items() if choice}
         return [
             {
                 "system": system.name,
                 "budget": budget,
-                "is_best": (system.name, budget) == best,
+                "is_best": system.name == winners.get(budget),
                 "questions": len(rows),
                 "failed": sum(bool(row.errors) for row in rows),
-                **{metric.name: _mean(rows, metric.name) for metric in self.metrics},
+                **{metric.name: _mean(row.scores[metric.name] for row in rows) for metric in self.metrics},
                 "settings": system.settings,
             }
             for budget in self.budgets
@@ -168,7 +183,7 @@ class Report:
 
     def differences(self, system: str) -> dict[str, float]:
         """Return how much better than the baseline a system is at each question, by the choice's metrics."""
-        budget, names = self._choice_budget, self.choice_metrics
+        budget, names = self._budget, self.choice_metrics
         return paired_differences(
             self._candidate(system, budget, names), self._candidate(BASELINE, budget, names)
         )
@@ -177,7 +192,7 @@ class Report:
         """Return the summary, the choice and the problems as Markdown."""
         records = self.summary()
         parts = [f"# {_TITLE}", tables.to_markdown(records, self._columns(records, "settings"))]
-        parts.append("## Choice\n\n" + _list(self._reasons()))
+        parts += [f"## Choice{_within(b)}\n\n" + _list(lines) for b, lines in self._reasons().items()]
         if self.problems:
             parts.append("## Problems\n\n" + _list(self.problems))
         return "\n\n".join(parts) + "\n"
@@ -185,16 +200,16 @@ class Report:
     def to_html(self) -> str:
         """Return one self-contained page: table, charts, gains, and a context map for each question."""
         records = self.summary()
-        choice, error = self._choice_or_error()
+        choice, _ = self._choices()[self._budget]
+        gains = [gains_of(name, self.differences(name)) for name in choice.against_baseline] if choice else []
         return render(
             "report.html",
             title=_TITLE,
-            no_choice=error,
+            choices={_within(budget): found for budget, found in self._choices().items()},
             records=records,
             columns=self._columns(records, "settings"),
-            gains=[gains_of(name, self.differences(name)) for name in choice.against_baseline]
-            if choice
-            else [],
+            gains=gains,
+            gains_title=_within(self._budget),
             problems=self.problems,
             **page_values(self.rows, records, self.choice_metrics, choice),
         )
@@ -220,7 +235,9 @@ class Report:
 
     def __str__(self) -> str:
         records = self.summary()
-        lines = [tables.to_terminal(records, self._columns(records)), "", *self._reasons()]
+        lines = [tables.to_terminal(records, self._columns(records)), ""]
+        for budget, reasons in self._reasons().items():
+            lines += [f"Choice{_within(budget)}:", *reasons] if len(self.budgets) > 1 else reasons
         if self.problems:
             lines += ["", f"Problems ({len(self.problems)}):"]
             lines += [for_terminal(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
@@ -231,15 +248,21 @@ class Report:
     def _repr_html_(self) -> str:
         return in_notebook(self.to_html())
 
-    def _choice_or_error(self) -> tuple[Choice | None, str]:
-        try:
-            return self.choice, ""
-        except ConfigurationError as error:
-            return None, f"No choice: {error}"
+    def _choices(self) -> dict[int | None, tuple[Choice | None, str]]:
+        """Return for each budget the choice, or None and the reason why there is none."""
+        result: dict[int | None, tuple[Choice | None, str]] = {}
+        for budget in self.budgets:
+            try:
+                result[budget] = self.choice_within(budget), ""
+            except ConfigurationError as error:
+                result[budget] = None, f"No choice: {error}"
+        return result
 
-    def _reasons(self) -> list[str]:
-        choice, error = self._choice_or_error()
-        return [for_terminal(reason, 400) for reason in choice.reasons] if choice else [error]
+    def _reasons(self) -> dict[int | None, list[str]]:
+        return {
+            budget: [for_terminal(reason, 400) for reason in (choice.reasons if choice else [error])]
+            for budget, (choice, error) in self._choices().items()
+        }
 
     def _columns(self, records: tables.Records, *more: str) -> list[str]:
         """Return the columns of the summary that a reader needs."""
@@ -269,7 +292,8 @@ class Report:
             for metric in self.metrics
             if metric.name in metrics
         }
-        return Candidate(system, scores, _mean(rows, "tokens") or 0.0, _mean(rows, "seconds") or 0.0)
+        tokens, seconds = _mean([row.tokens for row in rows]), _mean([row.seconds for row in rows])
+        return Candidate(system, scores, tokens or 0.0, seconds or 0.0)
 
 
 def _list(sentences: Sequence[str]) -> str:
@@ -282,6 +306,10 @@ def _is_informative(metric: Metric, records: tables.Records) -> bool:
     return any(values) if metric.larger_is_better is False else any(v is not None for v in values)
 
 
-def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    values = [value for row in rows if (value := row.scores.get(metric)) is not None]
-    return sum(values) / len(values) if values else None
+def _within(budget: int | None) -> str:
+    return " without a limit" if budget is None else f" within {budget} tokens"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

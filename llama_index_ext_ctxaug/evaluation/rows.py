@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -23,6 +23,8 @@ class Row:
         system: the system's name.
         budget: maximum tokens of the context; None for no limit.
         scores: by metric name; None if there was nothing to measure.
+        tokens: tokens of the context; None if the system failed.
+        seconds: time of the postprocessors; None if the system failed.
         errors: a sentence for each thing that failed.
         blocks: the context, for the context map; empty within a budget.
     """
@@ -32,6 +34,8 @@ class Row:
     system: str
     budget: int | None
     scores: dict[str, float | None]
+    tokens: int | None = None
+    seconds: float | None = field(default=None, compare=False)
     errors: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
 

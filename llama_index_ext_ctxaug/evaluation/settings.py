@@ -157,7 +157,7 @@ def _read_module(module: Any, settings: Settings) -> None:
     options = {} if isinstance(module, str) else dict(module)
     _note_unknown(options, {"module_type", "num_passages", "mode"}, "prev_next_augmenter", settings.notes)
     for count, mode in itertools.product(
-        _values(options.get("num_passages", 1)), _values(options.get("mode", "next"))
+        _values(options.get("num_passages", 1)), _values(options.get("mode", "both"))
     ):
         if mode not in _MODES:
             raise ConfigurationError(f"mode must be 'prev', 'next' or 'both', is {mode!r}")

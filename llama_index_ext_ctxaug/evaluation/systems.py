@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
-from llama_index_ext_ctxaug import ConfigurationError, ContextAugmenter, TokenBudgetPostprocessor
+from llama_index_ext_ctxaug import ConfigurationError, TokenBudgetPostprocessor
 
 BASELINE = "pass-through"
 """The system that adds nothing to the hits, as AutoRAG's `pass_passage_augmenter`."""
+
+_BUDGET_FIELDS = ("token_budget", "max_context_tokens")
 
 Augmenters = Mapping[str, BaseNodePostprocessor | Sequence[BaseNodePostprocessor]]
 
@@ -34,16 +36,17 @@ class System:
     def within(self, budget: int | None) -> list[BaseNodePostprocessor]:
         """Return the postprocessors within a token budget, ready for `node_postprocessors=`.
 
-        An augmenter with a budget of its own gets this one, to spend it by its own priorities; a
+        A postprocessor with a budget of its own gets this one, to spend it by its own priorities; a
         `TokenBudgetPostprocessor` at the end holds every system to it.
         """
         result = list(self.postprocessors)
         if budget is None:
             return result
-        if result and isinstance(result[-1], ContextAugmenter):
-            own = result[-1].token_budget
-            limit = budget if own is None else min(own, budget)
-            result[-1] = result[-1].model_copy(update={"token_budget": limit})
+        for field in _BUDGET_FIELDS:
+            if result and field in type(result[-1]).model_fields:
+                own = getattr(result[-1], field)
+                limit = min(own, budget) if isinstance(own, int) else budget
+                result[-1] = result[-1].model_copy(update={field: limit})
         return [*result, TokenBudgetPostprocessor(token_budget=budget)]
 
 

@@ -163,6 +163,19 @@ def test_thresholds() -> None:
     assert "No system is within 10 tokens, so all stay." in str(none)
 
 
+def test_within_a_budget_the_best_mark_wins() -> None:
+    """At equal tokens the better mark wins, though chance explains it, and the equal systems are listed."""
+    recall = [0.2, 0.9, 0.4, 0.8, 0.7, 0.9, 0.6]
+    better = [0.9, 0.3, 0.9, 0.7, 0.9, 0.8, 0.7]
+    systems = [candidate("base", recall, 988.1), candidate("more", better, 988.2)]
+    assert choose(systems, "base").winner == "base"
+    choice = choose(systems, "base", weigh_tokens=False)
+    assert (choice.winner, choice.top) == ("more", "more")
+    assert "Not distinguishable by these questions: more, base. more has the best mark." in str(choice)
+    same = [candidate("base", recall, 50, 0.2), candidate("other", recall, 50, 0.1)]
+    assert choose(same, "base", weigh_tokens=False).winner == "base"
+
+
 def test_no_scores() -> None:
     """A choice without any score is an error."""
     with pytest.raises(ConfigurationError, match="no system has a score"):

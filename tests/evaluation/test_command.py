@@ -231,14 +231,15 @@ node_lines:
     modules:
     - module_type: pass_passage_augmenter
     - {module_type: prev_next_augmenter, num_passages: [1, 2], mode: [prev, both], extra: 1}
+    - {module_type: prev_next_augmenter, num_passages: 3}
     - module_type: other_augmenter
 """,
         "utf-8",
     )
     settings = read_settings(path)
-    assert list(settings.augmenters) == [
+    assert list(settings.augmenters) == [  # AutoRAG's code defaults to both sides
         f"prev_next_augmenter num_passages={n} mode={mode}" for n in (1, 2) for mode in ("prev", "both")
-    ]
+    ] + ["prev_next_augmenter num_passages=3 mode=both"]
     assert (settings.top_k, settings.metrics) == (5, ["retrieval_f1"])
     assert settings.choice == {"strategy": "rank", "speed_threshold": 5}
     assert len(settings.notes) == 5

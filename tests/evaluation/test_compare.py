@@ -15,7 +15,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
-from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import BRSRPostprocessor, ConfigurationError, PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.evaluation import (
     BASELINE,
     Evidence,
@@ -28,6 +28,7 @@ from llama_index_ext_ctxaug.evaluation import (
     acompare,
     compare,
 )
+from llama_index_ext_ctxaug.evaluation.systems import make_systems
 from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, linked_document
 
 TEXTS = [f"alpha{n} beta{n} gamma{n} delta{n} epsilon{n} zeta{n} eta{n} theta{n}. " for n in range(30)]
@@ -151,6 +152,40 @@ def test_within_a_budget_only_the_baseline_gets_all_hits() -> None:
     assert [scores["nodes_out"] for scores in rows(report, BASELINE, 900)] == [3, 3]
     assert [scores["nodes_out"] for scores in rows(report, "next", 900)] == [2, 2]
     assert [bool(row.blocks) for row in report.rows if row.question_id == "0"] == [True, True, False, False]
+
+
+def test_thresholds_without_their_metrics() -> None:
+    """Seconds and tokens are measured for the thresholds, whichever metrics are named."""
+    report = compare(ByNumber(), {"next": following()}, questions(), metrics=[EvidenceRecall()])
+    assert report.choose().winner == "next"
+    assert all(row.tokens and row.seconds is not None for row in report.rows)
+    longest = max(row.tokens or 0 for row in report.rows if row.system == BASELINE)
+    assert report.choose(token_threshold=longest).winner == BASELINE
+    assert f"Over {longest} tokens, so left out: next." in str(report.choice)
+    assert "so all stay" in str(report.choose(speed_threshold=-1.0))
+
+
+def test_each_budget_has_a_choice() -> None:
+    """The report names a best system without a limit and within each budget, by the same rules."""
+    report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60, 90], top_k=1)
+    report.choose(strategy="rank", budget=90)
+    best = {r["budget"]: r["system"] for r in report.summary() if r["is_best"]}
+    assert best == {budget: report.choice_within(budget).winner for budget in (None, 60, 90)}
+    assert report.choice == report.choice_within(90)
+    for text in (str(report), report.to_markdown(), report.to_html()):
+        assert all(within in text for within in ("without a limit", "within 60 tokens", "within 90 tokens"))
+    with pytest.raises(ConfigurationError, match="budget 5 was not run"):
+        report.choose(budget=5)
+    assert report.choice == report.choice_within(90)
+
+
+def test_a_budget_is_spent_by_the_last_step() -> None:
+    """A postprocessor with a budget of its own gets that of the comparison, so that it is not cut after."""
+    brsr = BRSRPostprocessor(docstore=STORE, reranker=Broken(at=""), max_context_tokens="llm")
+    [_, system] = make_systems({"brsr": brsr})
+    own, cap = system.within(40)
+    assert (own.max_context_tokens, cap.token_budget) == (40, 40)
+    assert brsr.max_context_tokens == "llm"
 
 
 def test_a_smaller_budget_of_its_own_holds() -> None:
