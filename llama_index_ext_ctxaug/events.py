@@ -1,32 +1,20 @@
-"""What an augmenter reports on LlamaIndex's instrumentation dispatcher."""
+"""Events on LlamaIndex's instrumentation dispatcher."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.instrumentation.dispatcher import Dispatcher  # type: ignore[attr-defined]
-from llama_index.core.instrumentation.event_handlers import NullEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 
 
-def has_listeners(dispatcher: Dispatcher) -> bool:
-    """Whether anybody listens: an event that nobody gets costs as much as reading a node from memory."""
-    current: Dispatcher | None = dispatcher
-    while current is not None:
-        if any(not isinstance(handler, NullEventHandler) for handler in current.event_handlers):
-            return True
-        current = current.parent if current.propagate else None
-    return False
-
-
 class ContextAugmentationStartEvent(BaseEvent):
-    """A call begins.
+    """A call begins; sent once for each outermost call, not for its inner steps.
 
     Attributes:
         augmenter: class name of the postprocessor.
-        num_hits: number of distinct hits that came in.
-        query_str: the question, where there is one.
+        num_hits: number of distinct input nodes.
+        query_str: the query, if there is one.
     """
 
     augmenter: str
@@ -35,23 +23,24 @@ class ContextAugmentationStartEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the event is serialized."""
+        """Return the name under which the event is serialized."""
         return "ContextAugmentationStartEvent"
 
 
 class ContextAugmentationEndEvent(BaseEvent):
-    """A call ended without an error.
+    """An outermost call ended without an error; the figures include those of its inner steps.
 
     Attributes:
         augmenter: class name of the postprocessor.
-        num_hits: number of distinct hits that came in.
-        num_nodes: number of nodes that went out.
-        added_node_ids: ids of the nodes that were added to the hits, in the order of the output.
+        num_hits: number of distinct input nodes.
+        num_nodes: number of output nodes.
+        added_node_ids: ids of the output nodes that were not in the input, in order; for a passage, those
+            of its added chunks.
         reads: keys read from the docstore (nodes and document lists).
         round_trips: batched reads, one after another.
-        tokens: tokens of the text that went out, where a budget made them be counted.
-        stop_reasons: how often expansion ended for which reason.
-        details: what one augmenter reports beyond the others.
+        tokens: tokens of the output text, if a budget counted them.
+        stop_reasons: how often expansion ended, by reason.
+        details: further figures of single postprocessors.
     """
 
     augmenter: str
@@ -66,7 +55,7 @@ class ContextAugmentationEndEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the event is serialized."""
+        """Return the name under which the event is serialized."""
         return "ContextAugmentationEndEvent"
 
 
@@ -77,7 +66,7 @@ class DirectionsChosenEvent(BaseEvent):
         augmenter: class name of the postprocessor.
         round: number of the round, from 1.
         decisions: for each hit `hit_id`, `direction` (previous, next, none or both), `reason` (answer,
-            unclear, llm_error, no_neighbor, blank), the raw `answer` and the `error`, where there is one.
+            unclear, llm_error, no_neighbor, blank), the raw `answer` and the `error`, if there is one.
         calls: calls of the model.
         prompt_tokens: tokens of the prompts that were sent, by LlamaIndex's tokenizer.
     """
@@ -90,5 +79,5 @@ class DirectionsChosenEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the event is serialized."""
+        """Return the name under which the event is serialized."""
         return "DirectionsChosenEvent"

@@ -1,4 +1,4 @@
-"""One postprocessor as a step of another."""
+"""A postprocessor as a step of another one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.flow import Flow, ask
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Postprocess:
     """The step that calls any postprocessor.
 
     Attributes:
-        postprocessor: what to call.
-        nodes: what it gets.
-        query: the question.
+        postprocessor: the postprocessor to call.
+        nodes: its input.
+        query: the query, if there is one.
     """
 
     postprocessor: BaseNodePostprocessor
@@ -30,14 +30,16 @@ class Postprocess:
         return self.postprocessor.postprocess_nodes(self.nodes, query_bundle=self.query)
 
     async def arun(self) -> list[NodeWithScore]:
-        """Call its async method; LlamaIndex runs one that has none in a worker thread."""
+        """Call its async method; LlamaIndex runs a sync-only postprocessor in a worker thread."""
         return await self.postprocessor.apostprocess_nodes(self.nodes, query_bundle=self.query)
 
 
 def apply(
     postprocessor: BaseNodePostprocessor, nodes: list[NodeWithScore], query: QueryBundle | None
 ) -> Flow[list[NodeWithScore]]:
-    """Run a postprocessor inside a flow: a flow of this package as part of it, any other as one step."""
+    """Run a postprocessor inside a flow: one of this package as part of the flow, any other as a step."""
+    if not nodes:
+        return []
     if isinstance(postprocessor, FlowPostprocessor):
         return (yield from postprocessor._flow(nodes, query))
     return (yield from ask(Postprocess(postprocessor, nodes, query)))

@@ -1,49 +1,55 @@
-"""BRSR: grow hits to their sections, cut them into windows, rerank the windows, keep the best."""
+"""BRSR: expand hits to their sections, cut them into windows, rerank the windows, keep the best."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import Field, model_validator
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
+from typing_extensions import Self
 
 from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.engine.docstore_postprocessor import DocstorePostprocessor
+from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.postprocessors.base import distinct_nodes
-from llama_index_ext_ctxaug.postprocessors.rerank import RerankOptions, rerank
+from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
-from llama_index_ext_ctxaug.postprocessors.sliding_window import WindowOptions, cut_into_windows
+from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
-from llama_index_ext_ctxaug.selection.suppression import choose
+from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, choose
+from llama_index_ext_ctxaug.windows.segmentation import SentenceSplitter
+from llama_index_ext_ctxaug.windows.sliding import check_window
 
 PROMPT_TOKENS = 256
-"""What the prompt around context and question may need, of the LLM's window."""
+"""Tokens of the LLM's context window reserved for the prompt around context and question."""
 
 
-class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
+class BRSRPostprocessor(DocstorePostprocessor):
     """Bidirectional recursive semantic reordering: the best windows of the sections around all hits.
 
-    For hits of one retriever or several: each grows both ways to a heading or `expansion_tokens`; expansions
-    that meet become one passage, in document order; passages are cut again into windows of `window_tokens`
-    at `stride_tokens`; the windows are reranked against the question, and the best `top_n` go out. The steps
-    are `SectionPostprocessor`, `SlidingWindowPostprocessor` and `RerankPostprocessor`; their parameters are
-    parameters here, under the same names.
+    For hits of one retriever or several. Each hit is expanded both ways to a heading or `expansion_tokens`;
+    expansions that meet become one passage, in document order. Passages are cut into windows of
+    `window_tokens` at `stride_tokens`, the windows are reranked against the query, and the best `top_n` are
+    returned. The steps are `SectionPostprocessor`, `SlidingWindowPostprocessor`, `RerankPostprocessor` and
+    `TokenBudgetPostprocessor`. Put these into `node_postprocessors` one after another to set a parameter
+    that BRSR does not have.
 
     **Requires**: a docstore that holds the chunks (see `ContextAugmenter`), a query, and a `reranker` or an
-    embedding model. Scores of different retrievers may have different scales: they decide nothing before
-    the rerank, except through the order in which the hits come.
+    embedding model. Scores of different retrievers may have different scales: before the rerank only the
+    order of the hits counts.
 
-    **Guarantees**: windows are slices of passages with provenance back to chunks and document, ids are the
-    same in every run, and the context, metadata included, is at most `max_context_tokens` long, unless
-    metadata alone takes more than half of that. The output may leave hits out: that is what the rerank is
-    for.
+    **Guarantees**: windows are slices of passages with provenance back to chunks and document, and their
+    ids are the same in every run. The context, metadata included, is at most `max_context_tokens` long,
+    unless metadata alone takes more than half of that. Hits may be left out: that is what the rerank is for.
 
-    **On failure**: as the steps; without a query, or where the reranker fails, the first windows go out in
-    the order of the passages, with a warning.
+    **On failure**: as the steps. Without a query, or if the reranker fails, the first windows are returned
+    in the order of the passages, with a warning.
 
     Example:
         ```python
@@ -54,56 +60,111 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
         ```
     """
 
-    output: Literal["passages"] = Field(
-        default="passages", description="Expansions that meet become one passage, which is cut into windows."
+    top_k: int | None = Field(default=None, ge=1, description="Maximum hits to expand; None for all.")
+    expansion_tokens: int = Field(default=256, ge=0, description="Maximum tokens added per side of a hit.")
+    stop_at: Literal["any", "same_or_higher"] = Field(
+        default="any", description="Headings that end a section, as in SectionPostprocessor."
     )
-    top_k: int | None = Field(default=None, ge=1, description="Most hits to grow from; None for all.")
+    window_tokens: int = Field(default=512, ge=1, description="Maximum tokens of a window.")
+    stride_tokens: int = Field(
+        default=128,
+        description="Tokens from the start of one window to the start of the next, at most window_tokens.",
+    )
+    sentence_splitter: SentenceSplitter | None = Field(
+        default=None, exclude=True, description="Splits a text into sentences; None for the default rule."
+    )
+    reranker: BaseNodePostprocessor | None = Field(
+        default=None, exclude=True, description="Any reranker; None for similarity by the embedding model."
+    )
+    embed_model: BaseEmbedding | None = Field(
+        default=None,
+        exclude=True,
+        description="Model for similarity if there is no reranker; None for Settings.embed_model.",
+    )
+    reranker_max_tokens: int | None = Field(
+        default=None, ge=1, description="Maximum tokens that the reranker reads of a node; None for no limit."
+    )
+    top_n: int = Field(default=10, ge=1, description="Maximum windows to return.")
+    min_score: float | None = Field(
+        default=None, description="Drop windows with a lower new score, or none; None to drop none."
+    )
+    overlap: Overlap = Field(
+        default="suppress", description="What happens to overlapping windows, as in RerankPostprocessor."
+    )
+    order: Order = Field(default="score", description='Order of the output: by "score" or by "document".')
     max_context_tokens: Annotated[int, Field(ge=1)] | Literal["llm"] | None = Field(
         default="llm",
-        description='Most tokens of the text that goes out; "llm" for what the window of Settings.llm leaves '
-        "beside prompt, question and answer (no limit where no LLM is set); None for no limit.",
+        description='Maximum tokens of the output text; "llm" for what the context window of Settings.llm '
+        "leaves beside prompt, question and answer (no limit if no LLM is set); None for no limit.",
+    )
+    tokenizer: Tokenizer | None = Field(
+        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
     )
 
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        check_window(self.window_tokens, self.stride_tokens)
+        return self
+
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
-        name = self.class_name()
-        hits = distinct_nodes(nodes)
-        if not hits:
-            return []
         limit = yield from self._limit(query)
-        passages = yield from SectionPostprocessor._flow(self, hits[: self.top_k], query)
-        sizes = yield from self._sized(limit, passages)
-        windows = yield from cut_into_windows(sizes, passages, query, name)
+        hits = distinct_nodes(nodes)[: self.top_k]
+        passages = yield from apply(self._sections(), hits, query)
+        windows = yield from apply((yield from self._windows(limit, passages)), passages, query)
         if limit is None:
-            return (yield from rerank(self, windows, query, name))
-        # Windows are merged behind the cap: what they make may be longer than any of them, and is not cut.
+            return (yield from apply(self._rerank(self.overlap), windows, query))
+        # Windows are merged after the budget: a merged window is longer than any of them and is not cut.
         merges = self.overlap == "merge"
-        options = self.model_copy(update={"overlap": "keep"}) if merges else self
-        chosen = yield from rerank(options, windows, query, name)
+        chosen = yield from apply(self._rerank("keep" if merges else self.overlap), windows, query)
         budget = TokenBudgetPostprocessor(token_budget=limit, priority="score", tokenizer=self.tokenizer)
         kept = yield from apply(budget, chosen, query)
         return choose(kept, len(kept), "merge") if merges else kept
 
-    def _sized(self, limit: int | None, passages: Sequence[NodeWithScore]) -> Flow[WindowOptions]:
-        """The window parameters; a window with its metadata is no longer than the whole context may be."""
+    def _sections(self) -> SectionPostprocessor:
+        reading = {name: getattr(self, name) for name in DocstorePostprocessor.model_fields}
+        return SectionPostprocessor(
+            output="passages",
+            expansion_tokens=self.expansion_tokens,
+            stop_at=self.stop_at,
+            tokenizer=self.tokenizer,
+            **reading,
+        )
+
+    def _windows(
+        self, limit: int | None, passages: Sequence[NodeWithScore]
+    ) -> Flow[SlidingWindowPostprocessor]:
+        """Make the step that cuts; a window with its metadata is never longer than the whole context."""
         size = self.window_tokens
         if limit is not None:
             tokenizer = yield from tokenizer_or_default(self.tokenizer)
             around = max((_metadata_tokens(hit.node, tokenizer) for hit in passages), default=0)
-            # Metadata that leaves little room would make many tiny windows: then the cap warns instead.
+            # Metadata that leaves little room would make many tiny windows: then the budget warns instead.
             left = limit - around - JOINT_TOKENS if 0 < 2 * around <= limit else limit
             size = max(1, min(size, left))
-        return WindowOptions(
+        return SlidingWindowPostprocessor(
             window_tokens=size,
             stride_tokens=min(self.stride_tokens, size),
             sentence_splitter=self.sentence_splitter,
             tokenizer=self.tokenizer,
         )
 
+    def _rerank(self, overlap: Overlap) -> RerankPostprocessor:
+        return RerankPostprocessor(
+            reranker=self.reranker,
+            embed_model=self.embed_model,
+            reranker_max_tokens=self.reranker_max_tokens,
+            top_n=self.top_n,
+            min_score=self.min_score,
+            overlap=overlap,
+            order=self.order,
+            tokenizer=self.tokenizer,
+        )
+
     def _limit(self, query: QueryBundle | None) -> Flow[int | None]:
-        """Most tokens of the context."""
+        """Return the maximum tokens of the context; None for no limit."""
         if self.max_context_tokens != "llm":
             return self.max_context_tokens
-        llm = Settings._llm  # the property would build an OpenAI client where nothing is set
+        llm = Settings._llm  # the property would build an OpenAI client if no LLM is set
         if llm is None:
             return None
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
@@ -114,6 +175,6 @@ class BRSRPostprocessor(SectionPostprocessor, WindowOptions, RerankOptions):
 
 
 def _metadata_tokens(node: BaseNode, tokenizer: Tokenizer) -> int:
-    """Tokens of what stands around a node's text where a model reads it."""
+    """Return the tokens of the metadata that a model sees around a node's text."""
     text, content = (node.get_content(metadata_mode=mode) for mode in (MetadataMode.NONE, MetadataMode.LLM))
     return 0 if content == text else max(0, len(tokenizer(content)) - len(tokenizer(text)))

@@ -14,9 +14,10 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 
+from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
+from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.flow import Flow, ask
 from llama_index_ext_ctxaug.passages.scores import score_key
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_nodes
 
 logger = logging.getLogger(__name__)
 
@@ -110,8 +111,6 @@ class EmbeddingRescorePostprocessor(FlowPostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         hits = distinct_nodes(nodes)
-        if not hits:
-            return []
         if query is None:
             logger.warning("%s: there is no query, the nodes keep their order and scores", self.class_name())
             return hits[: self.top_k]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.bridge.pydantic import Field, field_validator
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.schema import (
     BaseNode,
     MediaResource,
@@ -18,11 +17,8 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from llama_index_ext_ctxaug.events import (
-    ContextAugmentationEndEvent,
-    ContextAugmentationStartEvent,
-    has_listeners,
-)
+from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
+from llama_index_ext_ctxaug.engine.hits import distinct_hits
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
 from llama_index_ext_ctxaug.passages.offsets import TextChunk
@@ -30,12 +26,10 @@ from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance
 from llama_index_ext_ctxaug.passages.span import Span
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
 from llama_index_ext_ctxaug.structure.relationships import related_id
 from llama_index_ext_ctxaug.windows.metadata_windows import MetadataWindow, Placed, merge_windows
 
 logger = logging.getLogger(__name__)
-dispatcher = get_dispatcher(__name__)
 
 _REPLACED = Provenance("window", (), exact=False).to_metadata()
 
@@ -95,34 +89,12 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         yield from ()  # there is nothing to wait for
-        hits = list(distinct_hits(nodes).values())
-        if not hits:
-            return []
-        name = self.class_name()
-        if observed := has_listeners(dispatcher):
-            question = query.query_str if query else None
-            dispatcher.event(
-                ContextAugmentationStartEvent(augmenter=name, num_hits=len(hits), query_str=question)
-            )
-        keys = self._keys
+        hits, keys = list(distinct_hits(nodes).values()), self._keys
         windows = {hit.node.node_id: _replacement(hit.node, keys) for hit in hits}
         self._warn([hit.node for hit in hits if windows[hit.node.node_id] is None])
         if self.merge_overlaps:
-            result = self._merged(hits, windows)
-        else:
-            result = [self._emit(hit, windows[hit.node.node_id]) for hit in hits]
-        if observed:
-            dispatcher.event(
-                ContextAugmentationEndEvent(
-                    augmenter=name,
-                    num_hits=len(hits),
-                    num_nodes=len(result),
-                    added_node_ids=[],
-                    reads=0,
-                    round_trips=0,
-                )
-            )
-        return result
+            return self._merged(hits, windows)
+        return [self._emit(hit, windows[hit.node.node_id]) for hit in hits]
 
     @property
     def _keys(self) -> list[str]:

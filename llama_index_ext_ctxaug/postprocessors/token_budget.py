@@ -7,23 +7,17 @@ from dataclasses import replace
 from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
 from llama_index_ext_ctxaug.budget.fit import Tokenizer, fit
 from llama_index_ext_ctxaug.budget.priority import hits_first_in_list
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget, tokenizer_or_default
-from llama_index_ext_ctxaug.events import (
-    ContextAugmentationEndEvent,
-    ContextAugmentationStartEvent,
-    has_listeners,
-)
+from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
+from llama_index_ext_ctxaug.engine.hits import distinct_hits
+from llama_index_ext_ctxaug.engine.instrumentation import current_report
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
-from llama_index_ext_ctxaug.postprocessors.base import FlowPostprocessor, distinct_hits
-
-dispatcher = get_dispatcher(__name__)
 
 
 class TokenBudgetPostprocessor(FlowPostprocessor):
@@ -66,15 +60,6 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         chunks = list(distinct_hits(nodes).values())
-        if not chunks:
-            return []
-        name = self.class_name()
-        if observed := has_listeners(dispatcher):
-            dispatcher.event(
-                ContextAugmentationStartEvent(
-                    augmenter=name, num_hits=len(chunks), query_str=query.query_str if query else None
-                )
-            )
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
         costs = ChunkCosts(
             [Passage([chunk]) for chunk in chunks],
@@ -84,22 +69,13 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         )
         ranked = [replace(chunk, role="hit") for chunk in chunks] if self.priority == "score" else chunks
         fitted = fit(ranked, self.token_budget, hits_first_in_list(ranked), costs)
-        report_budget(name, self.token_budget, fitted)
+        report_budget(self.class_name(), self.token_budget, fitted)
         result = _origins(chunk for chunk in chunks if chunk.node.node_id in fitted.kept)
-        if observed:
-            dispatcher.event(
-                ContextAugmentationEndEvent(
-                    augmenter=name,
-                    num_hits=len(chunks),
-                    num_nodes=len(result),
-                    added_node_ids=[],
-                    reads=0,
-                    round_trips=0,
-                    tokens=fitted.tokens,
-                    stop_reasons={"budget": len(chunks) - len(result)} if len(result) < len(chunks) else {},
-                    details=budget_details(fitted),
-                )
-            )
+        report = current_report()
+        report.tokens = fitted.tokens
+        report.details |= budget_details(fitted)
+        if len(result) < len(chunks):
+            report.stop_reasons["budget"] += len(chunks) - len(result)
         return result
 
 

@@ -69,7 +69,7 @@ def test_defaults(chunks: list[TextNode]) -> None:
     """The strategy's numbers: 256 tokens a side, windows of 512 at 128, the best ten."""
     augmenter = brsr(chunks)
     assert (augmenter.expansion_tokens, augmenter.window_tokens, augmenter.stride_tokens) == (256, 512, 128)
-    assert (augmenter.top_n, augmenter.overlap, augmenter.output) == (10, "suppress", "passages")
+    assert (augmenter.top_n, augmenter.overlap) == (10, "suppress")
 
 
 def test_the_answer_is_in_the_best_windows(postprocess: Postprocess, chunks: list[TextNode]) -> None:

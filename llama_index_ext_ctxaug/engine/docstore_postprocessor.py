@@ -1,0 +1,108 @@
+"""The base of postprocessors that read a docstore, with the parameters that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from llama_index.core.bridge.pydantic import BeforeValidator, Field, field_serializer, field_validator
+from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores import MetadataFilters
+
+from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader
+from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
+from llama_index_ext_ctxaug.expansion.expansion import Expansion
+from llama_index_ext_ctxaug.expansion.filters import NeighborFilter, node_filter
+from llama_index_ext_ctxaug.expansion.walk import Filter
+from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency
+from llama_index_ext_ctxaug.structure.pages import PageOrder
+
+
+def _explain_wrong_docstore(value: Any) -> Any:
+    if isinstance(value, BaseDocumentStore):
+        return value
+    kind = type(value).__name__
+    if isinstance(getattr(value, "docstore", None), BaseDocumentStore):
+        hint = f"the docstore of this {kind} is its attribute: pass docstore=....docstore"
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        hint = "put the nodes into a store: docstore = SimpleDocumentStore(); docstore.add_documents(nodes)"
+    else:
+        hint = "pass index.docstore, storage_context.docstore, or another store that holds the nodes"
+    raise ValueError(f"docstore must be a BaseDocumentStore, got {kind}; {hint}")
+
+
+class DocstorePostprocessor(FlowPostprocessor):
+    """A postprocessor that reads neighbors from a docstore."""
+
+    docstore: Annotated[BaseDocumentStore, BeforeValidator(_explain_wrong_docstore)] = Field(
+        description="The document store that holds the nodes.", exclude=True
+    )
+    neighbor_filters: MetadataFilters | NeighborFilter | None = Field(
+        default=None, description="Nodes that may be added: LlamaIndex's MetadataFilters, or a function."
+    )
+    strict: bool = Field(default=False, description="Raise if a neighbor is not in the docstore.")
+    on_store_error: Literal["raise", "return_hits"] = Field(
+        default="raise", description="What happens if the docstore raises."
+    )
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="Maximum seconds to wait for one read of the docstore; then it fails (TimeoutError).",
+    )
+    max_concurrency: int = Field(
+        default=8,
+        ge=1,
+        description="Maximum concurrent reads if the docstore is slow and reads nodes one by one only.",
+    )
+    repair_links: bool = Field(
+        default=True, description="Look for the neighbors of nodes that lack their own relationships."
+    )
+    previous_id_key: str = Field(default="prev_id", description="Metadata key of the id of the node before.")
+    next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
+    document_key: str | None = Field(
+        default=None,
+        description="Metadata key (such as file_path) that makes documents of one file count as one.",
+    )
+    page_key: str = Field(
+        default="page_label", description="Metadata key that orders the documents of one file."
+    )
+
+    @field_validator("neighbor_filters", mode="before")
+    @classmethod
+    def _refuse_lost_filter(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(  # noqa: TRY004
+                f"neighbor_filters was the function {value!r}, which cannot be saved: "
+                "pass it again, from_dict(data, docstore=..., neighbor_filters=...)"
+            )
+        return value
+
+    @field_serializer("neighbor_filters", when_used="always")
+    def _name_function(self, value: Any) -> Any:
+        if callable(value):
+            return getattr(value, "__qualname__", repr(type(value)))
+        return value
+
+    def _new_expansion(self, hits: dict[str, Chunk]) -> Expansion:
+        reader = BatchReader(
+            self.docstore,
+            {id_: chunk.node for id_, chunk in hits.items()},
+            max_concurrency=self.max_concurrency,
+            timeout=self.timeout,
+        )
+        pages = PageOrder(reader, self.document_key, self.page_key) if self.document_key else None
+        links = Adjacency(
+            reader,
+            repair=self.repair_links,
+            previous_key=self.previous_id_key,
+            next_key=self.next_id_key,
+            pages=pages,
+        )
+        return Expansion(hits, links, self._filter())
+
+    def _filter(self) -> Filter | None:
+        passes = node_filter(self.neighbor_filters)
+        if passes is None:
+            return None
+        return lambda node: None if passes(node) else "filter"
