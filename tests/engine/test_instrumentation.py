@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Postprocess
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from helpers import Postprocess, ids, recorded
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
@@ -27,25 +25,11 @@ from llama_index_ext_ctxaug import (
 from llama_index_ext_ctxaug.testing import ObservedDocstore, WordEmbedding, docstore_of, hits, linked_document
 
 
-class Recorder(BaseEventHandler):
-    """Keeps the events of calls."""
-
-    events: list[Any]
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep one event."""
-        if isinstance(event, ContextAugmentationStartEvent | ContextAugmentationEndEvent):
-            self.events.append(event)
-
-
 @pytest.fixture
 def events() -> Iterator[list[Any]]:
     """The start and end events of the test, in order."""
-    recorder = Recorder(events=[])
-    root = get_dispatcher()
-    root.add_event_handler(recorder)
-    yield recorder.events
-    root.event_handlers.remove(recorder)
+    with recorded(ContextAugmentationStartEvent, ContextAugmentationEndEvent) as seen:
+        yield seen
 
 
 @pytest.fixture
@@ -93,7 +77,7 @@ def test_brsr_sends_one_pair(postprocess: Postprocess, events: list[Any], nodes:
     start, end = events
     assert (start.augmenter, start.num_hits) == ("BRSRPostprocessor", 2)
     assert (end.augmenter, end.num_hits, end.num_nodes) == ("BRSRPostprocessor", 2, len(result))
-    assert end.added_node_ids == [hit.node.node_id for hit in result]
+    assert end.added_node_ids == ids(result)
     assert end.reads == len(store.node_reads) + len(store.document_reads) > 0
     assert 0 < end.round_trips <= end.reads
     assert 0 < end.tokens <= 60
