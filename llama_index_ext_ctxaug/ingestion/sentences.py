@@ -1,4 +1,4 @@
-"""Sentences in any script, and their windows."""
+"""Sentences of any script and their windows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _segment(language: str, text: str) -> Iterable[str]:
     except ImportError as error:
         raise ImportError(
             "SentencexSplitter needs the package sentencex: "
-            'pip install "llama-index-ext-ctxaug[sentences]"; any function from a text to its sentences '
-            "will do instead"
+            'pip install "llama-index-ext-ctxaug[sentences]"; or pass any function that returns the '
+            "sentences of a text"
         ) from error
     segments: Iterable[str] = segment(language, text)
     return segments
@@ -30,15 +30,15 @@ def _segment(language: str, text: str) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class SentencexSplitter:
-    """Splits text into sentences, whatever its script: Latin, Chinese, Japanese, Hindi, Arabic and more.
+    """Split text of any script into sentences: Latin, Chinese, Japanese, Hindi, Arabic and more.
 
-    Fits wherever LlamaIndex takes a function from a text to its sentences, for instance
+    Use it wherever LlamaIndex takes a function that returns the sentences of a text, for instance
     `SentenceWindowNodeParser(sentence_splitter=...)`. Needs the extra `sentences`
     (https://github.com/wikimedia/sentencex).
 
     Attributes:
-        language: ISO code of the language whose abbreviations do not end a sentence; marks such as
-            。！？ । ؟ end one in any language.
+        language: ISO code of the language whose abbreviations do not end a sentence; punctuation such as
+            。！？ । ؟ ends one in any language.
 
     Raises:
         ImportError: sentencex is not installed.
@@ -50,7 +50,7 @@ class SentencexSplitter:
         _segment(self.language, "")
 
     def __call__(self, text: str) -> list[str]:
-        """The sentences of a text, with the white space behind them: joined they are the text.
+        """Return the sentences of a text, each with the white space after it: joined they are the text.
 
         Args:
             text: any text.
@@ -72,11 +72,11 @@ class SentencexSplitter:
 
 
 class SentenceWindowParser(SentenceWindowNodeParser):
-    """LlamaIndex's `SentenceWindowNodeParser` for any script, with windows that are slices of the document.
+    """Parse text of any script into sentences with windows that are slices of the document.
 
-    Sentences are found by `SentencexSplitter`, or by any `sentence_splitter`; a window is the document's
-    text as it stands, without spaces added between sentences; it is not stored again in the relationships
-    of the neighbors. Parameters and metadata keys are those of LlamaIndex's parser.
+    Sentences come from `SentencexSplitter` or any `sentence_splitter`. A window is the document's own text,
+    without spaces added between sentences, and is not stored again in the relationships of neighbors.
+    Parameters and metadata keys are those of LlamaIndex's `SentenceWindowNodeParser`.
 
     **Requires**: the extra `sentences`, unless a `sentence_splitter` is given.
 
@@ -96,7 +96,7 @@ class SentenceWindowParser(SentenceWindowNodeParser):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the parser is serialized."""
+        """Return the name under which the parser is serialized."""
         return "SentenceWindowParser"
 
     def _parse_nodes(
@@ -125,7 +125,7 @@ class SentenceWindowParser(SentenceWindowNodeParser):
         return windows
 
     def _add_original_text(self, node: BaseNode) -> None:
-        """Keep the sentence, which a replacement of the text would hide."""
+        """Keep the sentence in metadata, since a window may replace the text."""
         key = self.original_text_metadata_key
         node.metadata[key] = node.get_content(metadata_mode=MetadataMode.NONE)
         node.excluded_embed_metadata_keys.append(key)

@@ -1,4 +1,4 @@
-"""Window texts in metadata: what stands around each chunk, for the nodes of any parser."""
+"""Windows of text around each chunk in its metadata, for the nodes of any parser."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field
-from llama_index.core.schema import (
-    BaseNode,
-    RelatedNodeInfo,
-    TransformComponent,
-)
+from llama_index.core.schema import BaseNode, RelatedNodeInfo, TransformComponent
 
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import NeighborLinker, warn_of_problems
 from llama_index_ext_ctxaug.passages.joining import join_texts
@@ -22,19 +18,19 @@ from llama_index_ext_ctxaug.structure.relationships import relations
 
 
 class WindowExtractor(TransformComponent):
-    """Writes the text around each chunk into its metadata: small chunks are embedded, large ones read.
+    """Write the text around each chunk into its metadata: small chunks are embedded, large ones read.
 
-    Put it behind any parser; at query time `MetadataReplacementPostProcessor` replaces the chunk's text by
-    its window, and needs no docstore. (`SentenceWindowNodeParser` does this for sentences alone.)
+    Put it after any parser. At query time `MetadataReplacementPostProcessor` replaces the chunk's text with
+    its window and needs no docstore. (`SentenceWindowNodeParser` does this for sentences alone.)
 
-    **Requires**: the chunks of whole documents in one call, with PREVIOUS/NEXT relationships or anything
-    else that tells their order (see `NeighborLinker`).
+    **Requires**: the chunks of whole documents in one call, with PREVIOUS/NEXT relationships or another
+    source of their order (see `NeighborLinker`).
 
-    **Guarantees**: no window crosses a document or a hole; text that neighboring chunks share stands in it
-    once; it is not part of the text for embedding or for the LLM, and is not stored again in the
-    relationships of the neighbors; nodes handed in are not changed.
+    **Guarantees**: a window never crosses a document or a hole and holds text that chunks share once. It is
+    not part of the text for embedding or for the LLM, and not stored again in the relationships of
+    neighbors. The nodes of the input are not changed.
 
-    **On failure**: links that contradict each other are reported with one warning a call.
+    **On failure**: one warning for each call reports links that contradict each other.
 
     Example:
         ```python
@@ -64,40 +60,37 @@ class WindowExtractor(TransformComponent):
     )
     chunk_separator: str = Field(
         default="",
-        description="Stands between chunks that share no text and whose offsets do not tell what is there.",
+        description="Separator of chunks that share no text and whose offsets do not show what lies between.",
     )
-    linker: NeighborLinker = Field(
-        default_factory=NeighborLinker, description="Tells which chunks follow one another."
-    )
+    linker: NeighborLinker = Field(default_factory=NeighborLinker, description="Finds the order of chunks.")
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the transformation is serialized."""
+        """Return the name under which the transformation is serialized."""
         return "WindowExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
         """Write windows.
 
         Args:
-            nodes: the nodes of whole documents; parents and documents among them are of use, since their
-                text tells what stands between chunks.
+            nodes: the nodes of whole documents; parents and documents among them help, since their text
+                shows what lies between chunks.
             **kwargs: not used.
 
         Returns:
-            Copies of the nodes with windows in metadata, in the order in which they came.
+            Copies of the nodes with windows in metadata, in the same order.
         """
         return self.extract(nodes)
 
     def extract(self, nodes: Sequence[BaseNode], texts: Mapping[str, str] | None = None) -> list[BaseNode]:
-        """Write windows, with the texts of the documents at hand.
+        """Write windows, given the texts of the documents.
 
         Args:
-            nodes: as for a call.
-            texts: texts of documents by id, so that white space that a splitter stripped between chunks
-                is known and not guessed.
+            nodes: the nodes of whole documents.
+            texts: texts of documents by id: they show the white space that a splitter stripped.
 
         Returns:
-            As for a call.
+            Copies of the nodes with windows in metadata, in the same order.
         """
         links = self.linker.neighbor_links(nodes)
         if links.problems:
@@ -129,7 +122,7 @@ class _Windows:
     _chunks: dict[str, TextChunk] = field(default_factory=dict)
 
     def around(self, node: BaseNode) -> tuple[str, Span]:
-        """The text of a window, and where the node's own text stands in it."""
+        """Return the text of a window and the span of the node's own text in it."""
         before = self._side(node.node_id, self.links.chains.preceding.get)
         chunks = [self._chunk(id_) for id_ in reversed(before)]
         chunks.append(self._chunk(node.node_id))
@@ -173,18 +166,17 @@ def _parent(node: BaseNode) -> str | None:
 
 
 def _with_metadata(node: BaseNode, metadata: Mapping[str, str], keys: Sequence[str]) -> BaseNode:
-    """A copy with this metadata, hidden from embedding and LLM, and without copies of it in relationships."""
+    """Return a copy with this metadata, hidden from embedding and LLM, and not repeated in relationships."""
     copy = node.model_copy()
-    # Past pydantic's validation of assignments: the values are what the fields hold, only extended.
+    # Values of the right types are set without pydantic's validation of assignments, which is slow.
     fields = copy.__dict__
     fields["metadata"] = {**node.metadata, **metadata}
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         fields[name] = list(dict.fromkeys([*fields[name], *keys]))
     fields["relationships"] = {
-        relationship: _without(related, keys) if isinstance(related, RelatedNodeInfo)
-        else [_without(info, keys) for info in related]
-        for relationship, related in node.relationships.items()
-    }  # fmt: skip
+        name: [_without(one, keys) for one in info] if isinstance(info, list) else _without(info, keys)
+        for name, info in node.relationships.items()
+    }
     return copy
 
 

@@ -1,6 +1,6 @@
-"""A kit for tests of augmenters and of docstores, for those who write one of their own too.
+"""Tools for testing augmenters and docstores, the package's and your own.
 
-It needs nothing but llama-index-core; `DocstoreConformance` is meant to be run by pytest.
+They need nothing but llama-index-core; run `DocstoreConformance` with pytest.
 """
 
 from llama_index_ext_ctxaug.testing.docstore_conformance import DocstoreConformance

@@ -1,4 +1,4 @@
-"""Linked documents, a docstore that counts and misbehaves, a scripted LLM."""
+"""Linked documents, a docstore that counts and misbehaves, an embedding model and an LLM for tests."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def linked_document(
     offsets: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> list[TextNode]:
-    """The chunks of one document, linked in order, with ids whose sorted order is not the reading order.
+    """Return the linked chunks of one document, with ids that do not sort in reading order.
 
     Args:
-        texts: the chunks' texts, or how many chunks to make up.
+        texts: texts of the chunks, or the number of chunks to make up.
         source_id: id of the document, under SOURCE.
-        links: which of the PREVIOUS and NEXT relationships to set.
-        offsets: whether to set character offsets, as if the document were the texts joined as they stand.
+        links: the relationships to set, of PREVIOUS and NEXT.
+        offsets: set character offsets, as if the document were the texts joined without a separator.
         metadata: metadata of every chunk.
 
     Returns:
@@ -45,7 +45,7 @@ def linked_document(
     if isinstance(texts, int):
         texts = [f"This is chunk {number} of {source_id}." for number in range(texts)]
     nodes = [
-        TextNode(id_=f"{source_id}-{_shuffled(number)}", text=text, metadata=dict(metadata or {}))
+        TextNode(id_=f"{source_id}-{_scrambled(number)}", text=text, metadata=dict(metadata or {}))
         for number, text in enumerate(texts)
     ]
     start = 0
@@ -61,19 +61,19 @@ def linked_document(
     return nodes
 
 
-def _shuffled(number: int) -> str:
-    """A name for a number such that names of consecutive numbers do not sort in order."""
+def _scrambled(number: int) -> str:
+    """Return a name for a number, such that the names of consecutive numbers do not sort in order."""
     return f"{(number * 7919 + 5) % 9973:04d}-{number}"
 
 
 def hits(
     nodes: Sequence[BaseNode], places: Iterable[int], scores: Iterable[float | None] | None = None
 ) -> list[NodeWithScore]:
-    """What a retriever would return: the nodes at these places, in this order.
+    """Return the hits that a retriever would find: the nodes at these places, in this order.
 
     Args:
         nodes: the chunks of a document.
-        places: which of them were retrieved, best first.
+        places: positions of the retrieved chunks, best first.
         scores: their scores; by default 0.9, 0.8, 0.7 and so on.
     """
     places = list(places)
@@ -82,7 +82,7 @@ def hits(
 
 
 def docstore_of(*documents: Sequence[BaseNode]) -> SimpleDocumentStore:
-    """A `SimpleDocumentStore` that holds these nodes, added in this order."""
+    """Return a `SimpleDocumentStore` that holds these nodes, added in this order."""
     store = SimpleDocumentStore()
     for nodes in documents:
         store.add_documents(list(nodes))
@@ -90,15 +90,15 @@ def docstore_of(*documents: Sequence[BaseNode]) -> SimpleDocumentStore:
 
 
 class ObservedDocstore(KVDocumentStore):
-    """A docstore before another one that counts reads, adds latency, loses nodes and fails.
+    """A docstore in front of another one that counts reads, adds latency, loses nodes and fails.
 
     Args:
         inner: the store that holds the nodes; it must be a `KVDocumentStore`.
-        latency: seconds that each read takes (one read of many nodes is one read).
+        latency: seconds of each read (one read of many nodes is one read).
         missing: ids of nodes that reads do not find.
         fail_after: number of reads that work; later ones raise `error`. None for no failure.
-        error: what a failing read raises.
-        single_reads: have no read of many nodes but core's, which reads one after another.
+        error: exception of a failing read.
+        single_reads: read many nodes one after another, as core's `get_nodes` does.
     """
 
     def __init__(
@@ -125,66 +125,55 @@ class ObservedDocstore(KVDocumentStore):
         self.batches: list[list[str]] = []
         """Ids of the nodes of each read, in the order of the reads."""
         self.document_reads: list[str] = []
-        """Ids of the documents whose list was read."""
+        """Ids of the documents whose list of nodes was read."""
         self._lock = threading.Lock()
 
     @property
     def node_reads(self) -> list[str]:
-        """Ids of all nodes that were asked for, in order, repetitions included."""
+        """Ids of all nodes that were requested, in order, repetitions included."""
         return [id_ for batch in self.batches for id_ in batch]
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Forget the counted reads."""
         self.batches.clear()
         self.document_reads.clear()
 
     def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """One counted read of many nodes."""
-        self._count(node_ids)
+        """Read many nodes, counted as one read."""
+        self._count(self.batches, list(node_ids))
         time.sleep(self.latency)
         return self._found(node_ids, raise_error)
 
     async def aget_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """One counted read of many nodes."""
-        self._count(node_ids)
+        """Read many nodes, counted as one read."""
+        self._count(self.batches, list(node_ids))
         await asyncio.sleep(self.latency)
         return self._found(node_ids, raise_error)
 
     def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """One counted read of one node."""
-        self._count([doc_id])
-        time.sleep(self.latency)
-        return next(iter(self._found([doc_id], raise_error)), None)
+        """Read one node, counted."""
+        return next(iter(ObservedDocstore.get_nodes(self, [doc_id], raise_error)), None)
 
     async def aget_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """One counted read of one node."""
-        self._count([doc_id])
-        await asyncio.sleep(self.latency)
-        return next(iter(self._found([doc_id], raise_error)), None)
+        """Read one node, counted."""
+        return next(iter(await ObservedDocstore.aget_nodes(self, [doc_id], raise_error)), None)
 
     def get_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
-        """One counted read of a document's list of nodes."""
-        with self._lock:
-            self.document_reads.append(ref_doc_id)
-        self._fail_if_due()
+        """Read a document's list of nodes, counted."""
+        self._count(self.document_reads, ref_doc_id)
         time.sleep(self.latency)
         return super().get_ref_doc_info(ref_doc_id)
 
     async def aget_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
-        """One counted read of a document's list of nodes."""
-        with self._lock:
-            self.document_reads.append(ref_doc_id)
-        self._fail_if_due()
+        """Read a document's list of nodes, counted."""
+        self._count(self.document_reads, ref_doc_id)
         await asyncio.sleep(self.latency)
         return await super().aget_ref_doc_info(ref_doc_id)
 
-    def _count(self, node_ids: Sequence[str]) -> None:
+    def _count(self, reads: list[Any], read: object) -> None:
         with self._lock:
-            self.batches.append(list(node_ids))
-        self._fail_if_due()
-
-    def _fail_if_due(self) -> None:
-        done = len(self.batches) + len(self.document_reads)
+            reads.append(read)
+            done = len(self.batches) + len(self.document_reads)
         if self.fail_after is not None and done > self.fail_after:
             raise self.error
 
@@ -200,12 +189,12 @@ class ObservedDocstore(KVDocumentStore):
 
 
 class WordEmbedding(BaseEmbedding):
-    """An embedding model without a model: texts are near when they share words, or Chinese characters.
+    """An embedding without a model: texts are similar when they share words, or Chinese characters.
 
-    Deterministic in every process; good for tests and for examples that must run offline.
+    Deterministic in every process; for tests and for examples that must run offline.
 
     Attributes:
-        dimensions: length of the vectors; words that fall into the same one cannot be told apart.
+        dimensions: length of the vectors; words that fall into one dimension are the same to it.
     """
 
     dimensions: int = Field(default=1024, description="Length of the vectors.")
@@ -213,7 +202,7 @@ class WordEmbedding(BaseEmbedding):
 
     @property
     def calls(self) -> list[list[str]]:
-        """The texts of each batch so far."""
+        """Texts of each batch so far."""
         return self._calls
 
     def _vector(self, text: str) -> list[float]:
@@ -240,11 +229,11 @@ class WordEmbedding(BaseEmbedding):
 
 
 class ScriptedLLM(CustomLLM):
-    """An LLM that answers from a script and remembers what it was asked.
+    """An LLM that replies from a script and records its prompts.
 
     Attributes:
         answers: replies in turn (the last one is repeated), or a function of the prompt.
-        latency: seconds that each reply takes; the async call does not block.
+        latency: seconds of each reply; the async call does not block.
         context_window: tokens that it claims to read.
     """
 
@@ -256,34 +245,34 @@ class ScriptedLLM(CustomLLM):
 
     @property
     def prompts(self) -> list[str]:
-        """The prompts so far, in the order of the calls."""
+        """Prompts so far, in the order of the calls."""
         return self._prompts
 
     @property
     def async_calls(self) -> int:
-        """How many of the calls were made through the async method."""
+        """Number of calls through the async method."""
         return self._async_calls
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What the LLM says of itself."""
+        """Metadata of the LLM: the claimed context window."""
         return LLMMetadata(context_window=self.context_window, num_output=16, model_name="scripted")
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The next reply."""
+        """Return the next reply."""
         reply = self._reply(prompt)
         time.sleep(self.latency)
         return CompletionResponse(text=reply)
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The next reply, after a wait that lets others run."""
+        """Return the next reply, after a wait that lets others run."""
         self._async_calls += 1
         reply = self._reply(prompt)
         await asyncio.sleep(self.latency)
         return CompletionResponse(text=reply)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """The next reply as one piece."""
+        """Yield the next reply as one piece."""
         yield self.complete(prompt, formatted, **kwargs)
 
     def _reply(self, prompt: str) -> str:
@@ -291,13 +280,3 @@ class ScriptedLLM(CustomLLM):
         if callable(self.answers):
             return self.answers(prompt)
         return self.answers[min(len(self._prompts), len(self.answers)) - 1]
-
-
-__all__ = [
-    "ObservedDocstore",
-    "ScriptedLLM",
-    "WordEmbedding",
-    "docstore_of",
-    "hits",
-    "linked_document",
-]

@@ -1,4 +1,4 @@
-"""A relay before a server: adds latency, counts round trips, holds answers back, cuts connections."""
+"""A relay in front of a server that adds latency, counts round trips, holds answers and cuts connections."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import TracebackType
 
 
 class Relay:
-    """A TCP relay on loopback before a server, in threads of this process.
+    """A TCP relay on loopback in front of a server, in threads of this process.
 
     Args:
         target: address of the server: host and port, or the path of its socket.
-        latency: seconds that each round trip takes longer than it does without the relay.
+        latency: seconds that the relay adds to each round trip.
 
     Example:
         ```python
@@ -27,9 +27,9 @@ class Relay:
         self.target = target
         self.latency = latency
         self.round_trips = 0
-        """Number of times that a client sent something after it had been answered."""
+        """Number of requests that a client sent after an answer."""
         self.sent = bytearray()
-        """All that clients have sent."""
+        """All bytes that clients have sent."""
         self._answers_flow = threading.Event()
         self._answers_flow.set()
         self._asked = threading.Event()
@@ -47,25 +47,25 @@ class Relay:
         self.close()
 
     def hold_answers(self) -> None:
-        """Let no answer of the server through from now on, as if it hung."""
+        """Hold the server's answers back from now on, as if it hung."""
         self._asked.clear()
         self._answers_flow.clear()
 
     def wait_until_asked(self, timeout: float = 10.0) -> None:
-        """Wait until a client has sent something since `hold_answers`.
+        """Wait until a client has sent something after `hold_answers`.
 
         Raises:
-            TimeoutError: none has, within so many seconds.
+            TimeoutError: nothing was sent within `timeout` seconds.
         """
         if not self._asked.wait(timeout):
             raise TimeoutError(f"nothing was sent within {timeout} seconds")
 
     def release_answers(self) -> None:
-        """Let the answers through again."""
+        """Pass the answers on again."""
         self._answers_flow.set()
 
     def cut(self) -> None:
-        """Cut all connections, in both directions; new ones are taken."""
+        """Cut all connections in both directions; new ones are accepted."""
         sockets, self._sockets = self._sockets, []
         for one in sockets:
             with suppress(OSError):
@@ -73,7 +73,7 @@ class Relay:
             one.close()
 
     def close(self) -> None:
-        """Cut all connections and take no new ones: clients are refused."""
+        """Cut all connections and refuse new ones."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -89,7 +89,7 @@ class Relay:
             try:
                 server = self._connect()
             except Exception:
-                client.close()  # refused, where an exception in this thread would leave the client waiting
+                client.close()  # without it the client would wait for an answer
                 raise
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += [client, server]

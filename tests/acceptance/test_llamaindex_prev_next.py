@@ -14,7 +14,7 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
 def places(result: list[NodeWithScore], nodes: list[TextNode]) -> list[int]:
-    """The result as positions in the document."""
+    """Return the result as positions in the document."""
     order = {node.node_id: place for place, node in enumerate(nodes)}
     return [order[hit.node.node_id] for hit in result]
 

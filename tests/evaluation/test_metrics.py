@@ -15,6 +15,7 @@ from llama_index_ext_ctxaug.evaluation import (
     EvidencePrecision,
     EvidenceRecall,
     EvidenceWhole,
+    JudgeMetric,
     Metric,
     Outcome,
     Question,
@@ -28,7 +29,7 @@ from llama_index_ext_ctxaug.evaluation import (
     default_metrics,
     judges,
 )
-from llama_index_ext_ctxaug.evaluation.metrics import JudgeMetric, check_metrics
+from llama_index_ext_ctxaug.evaluation.metrics import check_metrics
 from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linked_document
 
 

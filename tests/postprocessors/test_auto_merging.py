@@ -13,10 +13,11 @@ from trees import PARENT, SOURCE, Hierarchy, family, grow
 from llama_index_ext_ctxaug import (
     AutoMergingPostprocessor,
     ConfigurationError,
+    Provenance,
     RefusedNodeError,
     read_provenance,
 )
-from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.provenance import with_provenance
 
 TWO_LEVELS = [[[[]] * 3, [[]] * 3, [[]] * 3]]
 

@@ -17,9 +17,12 @@ from llama_index.llms.openai import OpenAI
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from llama_index_ext_ctxaug import AutoPrevNextNodePostprocessor, ContextAugmentationEndEvent
+from llama_index_ext_ctxaug import (
+    AutoPrevNextNodePostprocessor,
+    ContextAugmentationEndEvent,
+    DirectionsChosenEvent,
+)
 from llama_index_ext_ctxaug.directions.answer import parse_direction
-from llama_index_ext_ctxaug.events import DirectionsChosenEvent
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 KEY = "sk-very-secret-0123456789"

@@ -18,13 +18,14 @@ from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import (
     BRSRPostprocessor,
+    Provenance,
     RerankPostprocessor,
     SectionPostprocessor,
     SlidingWindowPostprocessor,
     read_provenance,
 )
 from llama_index_ext_ctxaug.budget.fit import final_text
-from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.provenance import with_provenance
 from llama_index_ext_ctxaug.testing import (
     ObservedDocstore,
     ScriptedLLM,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llama_index.core.node_parser.text.utils import split_by_sentence_tokenizer
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.windows.segmentation import cluster_spans, sentence_spans, word_spans
 from llama_index_ext_ctxaug.windows.sliding import Window, sliding_windows
