@@ -10,7 +10,7 @@ the characters of its evidence), with `:SIZE` for the tokens of its chunks, and 
 over the same chunks; plain top-k is shown for other sizes of chunks as well. A way that has a token budget
 of its own gets the pool and the budget; of the others the greatest number of hits is taken whose output
 fits, and of the next hit's output as much as still fits (cut inside a chunk, which favors them). Tokens are
-counted on the text that goes out, separators included. Questions of the split "eval" are reported;
+counted on the final text, separators included. Questions of the split "eval" are reported;
 nothing was tuned on them.
 """
 
@@ -75,9 +75,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", nargs="*", help="folders: DIR[:SIZE][:bm25][:embedding][:fusion]")
     parser.add_argument("--model", help="a sentence-transformers model, to retrieve by embedding as well")
     parser.add_argument("--cache", type=Path, help="a folder that keeps the embeddings")
-    parser.add_argument("--questions", type=int, default=250, help="at most so many of each data set")
+    parser.add_argument("--questions", type=int, default=250, help="maximum of each data set")
     parser.add_argument(
-        "--rerank-questions", type=int, default=250, help="at most so many for ways that embed what they grew"
+        "--rerank-questions", type=int, default=250, help="maximum for ways that embed what they added"
     )
     parser.add_argument(
         "--settings", action="store_true", help="compare parameters of one augmenter, not all augmenters"
@@ -90,7 +90,7 @@ def parse() -> argparse.Namespace:
 
 
 def tasks_of(entry: str, has_model: bool) -> list[Task]:
-    """What is to be measured on one data set."""
+    """The ways, questions and retrievers of one data set."""
     folder, *options = entry.split(":")
     sizes = [int(option) for option in options if option.isdigit()]
     wanted = [option for option in options if not option.isdigit()]

@@ -1,4 +1,4 @@
-"""What `evidence.py` measures on: documents, questions, exact evidence; and chunks of them."""
+"""The data of `evidence.py`: documents, questions, exact evidence, and chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Span = tuple[str, int, int]
 
 @dataclass
 class Question:
-    """A question and where in which document its evidence stands.
+    """A question, and the places of its evidence in documents.
 
     Attributes:
         text: the question.
@@ -52,7 +52,7 @@ class Chunks:
 
     Attributes:
         nodes: the chunks, linked, document after document.
-        spans: where the text of each stands, by node id.
+        spans: place of the text of each, by node id.
         tokens: tokens of each, by node id.
     """
 
@@ -102,7 +102,7 @@ def load_corpus(folder: Path) -> Corpus:
 
 
 def cut(corpus: Corpus, size: int) -> Chunks:
-    """Cut by LlamaIndex's splitter without overlap, offsets noted, ids that tell document and place."""
+    """Cut by LlamaIndex's splitter without overlap; ids name document and place."""
     splitter = SentenceSplitter(
         chunk_size=size, chunk_overlap=0, id_func=lambda place, document: f"{document.node_id}-{place}"
     )
@@ -158,6 +158,6 @@ def length(spans: Iterable[Span]) -> int:
 
 
 def spread_out(count: int, most: int) -> list[int]:
-    """At most so many of the first numbers, evenly, since questions beside each other ask of one document."""
+    """Return numbers below `count`, evenly spaced, since adjacent questions are about one document."""
     most = min(most, count)
     return [place * count // most for place in range(most)]

@@ -36,13 +36,13 @@ def _counted(text: str) -> range:
 
 @dataclass
 class Result:
-    """What a way gave, question by question.
+    """The results of a way, question by question.
 
     Attributes:
         places: which questions these were, of those that were asked.
         share: evidence covered, questions by budgets.
         precision: share of the text's characters that are evidence.
-        repeated: share of the text's characters that stand in it more than once.
+        repeated: share of the text's characters that repeat others.
         parts: pieces of evidence of each question.
         reads: keys read from the docstore, for each timed call.
         seconds: CPU time of each timed call.
@@ -102,7 +102,7 @@ def timing(way: Way) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Output:
-    """What a call gave: where the text of each node stands, its tokens, and those of the whole."""
+    """The output of a call: the place of each node's text, its tokens, and those of the whole."""
 
     spans: list[list[Span]]
     tokens: list[int]
@@ -121,7 +121,7 @@ class Calls:
         self._known: dict[int, Output] = {}
 
     def output(self, hits: int) -> Output:
-        """What the way gives of so many hits."""
+        """Return the output for so many hits."""
         if hits not in self._known:
             self._known[hits] = self._describe(self.way.call(self.pool[:hits], self.text, 0))
         return self._known[hits]
@@ -141,7 +141,7 @@ class Calls:
         return low
 
     def within(self, budget: int) -> tuple[Output, int]:
-        """What the way gives of the pool for a budget, and its tokens, joined."""
+        """Return the output for a budget, and the tokens of its text."""
         nodes = self.way.call(self.pool, self.text, budget)
         joined = NODE_SEPARATOR.join(text_of(hit) for hit in nodes)
         return self._describe(nodes), len(_real_tokenizer(joined))
@@ -153,7 +153,7 @@ class Calls:
 
 
 def wide(calls: Calls, budget: int) -> list[Span]:
-    """What a way with a budget of its own chooses of the whole pool."""
+    """Return the choice of a way with a budget of its own."""
     output, used = calls.within(budget)
     spans = [span for group in output.spans for span in group]
     # Only one chunk that alone is over the budget may be more; it is cut as it is for the others.
@@ -161,7 +161,7 @@ def wide(calls: Calls, budget: int) -> list[Span]:
 
 
 def narrow(calls: Calls, budget: int) -> list[Span]:
-    """The most hits whose output fits, and of what the next hit brings as much as still fits."""
+    """Return the output of as many hits as fit, and as much as still fits of the next one."""
     low = calls.most_that_fit(budget)
     row: list[Span] = []
     left = budget

@@ -29,7 +29,7 @@ CHARTED = {
 
 @dataclass(frozen=True)
 class Title:
-    """What was measured on.
+    """The data that was measured on.
 
     Attributes:
         corpus: the data set.
@@ -137,7 +137,7 @@ def _label(name: str, result: Result, title: Title) -> str:
 
 
 def _costs(title: Title, results: Results) -> list[str]:
-    """What else there is to know at the middle budget."""
+    """Return the other figures at the middle budget."""
     middle = BUDGETS.index(MIDDLE)
     lines = [
         f"At {MIDDLE:,} tokens; keys read and CPU time for the whole pool, embedding not counted:",

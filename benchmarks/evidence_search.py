@@ -80,7 +80,7 @@ def _words(text: str) -> list[str]:
 
 
 class BM25Rescore(BaseNodePostprocessor):
-    """Scores nodes by BM25 and sorts by it: stands where an embedding model would, in sets without one."""
+    """Score and sort nodes by BM25, in place of an embedding model for sets without one."""
 
     _index: BM25 = PrivateAttr()
 

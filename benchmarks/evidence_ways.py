@@ -93,7 +93,7 @@ class Way:
     Attributes:
         call: the hits, the question, the budget in tokens (0 where it does not matter).
         store: the docstore that it reads.
-        spans: where the text of a node of the output stands.
+        spans: returns the place of the text of a node.
         budgeted: it takes the whole pool and fills the budget by itself.
         reranked: it embeds what it has grown.
     """
@@ -122,7 +122,7 @@ class Ways:
         return Way(lambda hits, text, budget: hits, self.store, self._spans)
 
     def fixed(self, *kinds: Callable[..., BaseNodePostprocessor], **parameters: Any) -> Way:
-        """An augmenter that knows of no budget, and what stands behind it."""
+        """Return an augmenter without a budget, and the steps behind it."""
         chain = self._chain(*kinds, **parameters)
         return Way(lambda hits, text, budget: chain(hits, text), self.store, self._spans)
 
@@ -140,7 +140,7 @@ class Ways:
     def rescored(
         self, *kinds: Callable[..., BaseNodePostprocessor], most_hits: int = RERANKED_HITS, **fields: Any
     ) -> Way:
-        """What a chain gives of the best hits, scored anew, and the best of it."""
+        """Return the output of a chain for the best hits, rescored, and the best of it."""
         scored = self._once(self._chain(*kinds, lambda: self.scorer, **fields))
 
         def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
@@ -256,7 +256,7 @@ class Ways:
         return remembered
 
     def _first(self, hits: list[NodeWithScore], tokens: float) -> list[NodeWithScore]:
-        """The first hits that have at most so many tokens, but one at least."""
+        """Return the first hits within so many tokens, at least one."""
         count = 0
         while count < len(hits) and tokens >= (more := self.chunks.tokens[hits[count].node.node_id]):
             count, tokens = count + 1, tokens - more

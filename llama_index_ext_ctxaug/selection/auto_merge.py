@@ -1,4 +1,4 @@
-"""Which parents take the place of their children: decisions on ids alone."""
+"""Decide, on ids alone, which parents replace their children."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from llama_index_ext_ctxaug.structure.tree import Tree
 
 Tokens = Callable[[str], int]
-"""The length in tokens of the node of this id."""
+"""Returns the length in tokens of the node with this id."""
 
 Allowed = Callable[[str], bool]
-"""Whether this parent may take the place of its children, asked when all else speaks for it."""
+"""Returns True if this parent may replace its children; it is called last."""
 
 Fill = Callable[[str, Sequence[str]], Iterable[str]]
-"""Given a parent and its present children, those between them that count as present too."""
+"""Returns, for a parent and its present children, the children between them that count as present too."""
 
 
 @dataclass(frozen=True)
 class ShareRule:
-    """A parent takes the place of its children where enough of it was retrieved.
+    """A parent replaces its children where enough of it was retrieved.
 
     Attributes:
         threshold: the share, from 0 to 1, that must be exceeded.
-        inclusive: whether the threshold itself is enough.
-        min_children: least number of children.
-        tokens: the share is that of the parent's tokens; None for the share of its children's number.
+        inclusive: the threshold itself is enough.
+        min_children: minimum number of children.
+        tokens: counts the tokens of nodes, for a share of the parent's tokens; None for a share of the
+            number of its children.
     """
 
     threshold: float = 0.5
@@ -34,12 +35,12 @@ class ShareRule:
     tokens: Tokens | None = None
 
     def merges(self, parent_id: str, covered: Sequence[str], listed: int) -> bool:
-        """Whether a parent merges.
+        """Return True if a parent merges.
 
         Args:
             parent_id: the parent.
             covered: its distinct children that were retrieved, merged or filled in.
-            listed: how many children it has.
+            listed: number of its children.
         """
         if not covered or len(covered) < self.min_children:
             return False
@@ -59,16 +60,16 @@ def merge_by_share(
     Args:
         hits: ids of the hits.
         tree: parents and children.
-        rule: when a parent merges.
-        allowed: whether a parent may merge.
-        fill: which children between present ones count as present too.
+        rule: decides which parents merge.
+        allowed: returns True if a parent may merge.
+        fill: returns the children between present ones that count as present too.
 
     Returns:
-        The hits and all parents that merged, as an ordered set; those without another above go out.
+        The hits and all merged parents, as an ordered set; those below no other are the output.
     """
-    standing = dict.fromkeys(hits)
+    merged = dict.fromkeys(hits)
     present: dict[str, list[str]] = {}
-    arrived: Iterable[str] = list(standing)
+    arrived: Iterable[str] = list(merged)
     while arrived:
         touched: dict[str, None] = {}
         for id_ in arrived:
@@ -79,7 +80,7 @@ def merge_by_share(
         arrived = [
             parent
             for parent in touched
-            if parent not in standing
+            if parent not in merged
             and rule.merges(
                 parent,
                 [*present[parent], *(fill(parent, present[parent]) if fill else ())],
@@ -87,8 +88,8 @@ def merge_by_share(
             )
             and allowed(parent)
         ]
-        standing.update(dict.fromkeys(arrived))
-    return standing
+        merged.update(dict.fromkeys(arrived))
+    return merged
 
 
 @dataclass
@@ -114,7 +115,7 @@ class BudgetRule:
     cost: Tokens | None = None
 
     def merges(self, parent_id: str, kept: Sequence[str], used: int) -> bool:
-        """Whether a parent merges.
+        """Return True if a parent merges.
 
         Args:
             parent_id: the parent.
@@ -139,8 +140,8 @@ def merge_by_budget(hits: Iterable[str], tree: Tree, rule: BudgetRule, allowed: 
     Args:
         hits: ids of the hits, best first; one that does not fit is passed over.
         tree: parents and children.
-        rule: when a parent merges.
-        allowed: whether a parent may merge.
+        rule: decides which parents merge.
+        allowed: returns True if a parent may merge.
 
     Returns:
         The hits and parents that are kept, as an ordered set; none is above another.
@@ -171,19 +172,19 @@ def merge_by_budget(hits: Iterable[str], tree: Tree, rule: BudgetRule, allowed: 
     return dict.fromkeys(kept)
 
 
-def pieces(node_ids: Iterable[str], tree: Tree, standing: Container[str]) -> dict[str | None, list[str]]:
-    """What each standing node takes the place of; under None, what goes out itself.
+def pieces(node_ids: Iterable[str], tree: Tree, merged: Container[str]) -> dict[str | None, list[str]]:
+    """Return what each merged node replaces, and under None the nodes of the output.
 
     Args:
-        node_ids: distinct ids of all that stands or was retrieved.
+        node_ids: distinct ids of all merged and retrieved nodes.
         tree: parents and children.
-        standing: ids that take the place of what is below them.
+        merged: ids of the nodes that replace what is below them.
 
     Returns:
-        The ids below each standing node with no other standing node between, in the order of `node_ids`.
+        The ids directly below each merged node, other merged nodes included, in the order of `node_ids`.
     """
     by_top: dict[str | None, list[str]] = {}
     for id_ in node_ids:
-        top = next((above for above in tree.above(id_) if above in standing), None)
+        top = next((above for above in tree.above(id_) if above in merged), None)
         by_top.setdefault(top, []).append(id_)
     return by_top

@@ -1,4 +1,4 @@
-"""Choosing among ranked windows that overlap."""
+"""Choose among ranked windows that overlap."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Order = Literal["score", "document"]
 
 
 def choose(ranked: Sequence[NodeWithScore], top_n: int, overlap: Overlap) -> list[NodeWithScore]:
-    """The best windows of a ranking.
+    """Choose the best windows of a ranking.
 
     Args:
         ranked: windows, the best first; nodes that were not cut overlap with nothing.
-        top_n: most windows to choose.
-        overlap: "suppress" passes over a window that shares more than half of its text with a better one;
+        top_n: maximum windows to choose.
+        overlap: "suppress" skips a window that shares more than half of its text with a better one;
             "merge" makes those that touch one, after choosing; "keep" takes all.
 
     Returns:
@@ -34,7 +34,7 @@ def choose(ranked: Sequence[NodeWithScore], top_n: int, overlap: Overlap) -> lis
 def in_document_order(
     chosen: Iterable[NodeWithScore], incoming: Iterable[NodeWithScore]
 ) -> list[NodeWithScore]:
-    """The chosen windows as they stand in their texts; the texts in the order in which they came."""
+    """Sort windows by their place in their text, and texts by their first window in the input."""
     order = {
         whole_id: number
         for number, whole_id in enumerate(dict.fromkeys(place_of(hit.node).whole_id for hit in incoming))
@@ -66,7 +66,7 @@ def _shared(one: Place, other: Place) -> int:
 
 
 def _merge(chosen: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """Join windows that touch; each group stands where its best window stood."""
+    """Join windows that touch; a joined window takes the rank of its best one."""
     ranks: dict[str, list[tuple[Place, int]]] = {}
     for rank, hit in enumerate(chosen):
         place = place_of(hit.node)

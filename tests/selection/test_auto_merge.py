@@ -66,11 +66,11 @@ def test_a_parent_that_may_not_merge_ends_the_climb() -> None:
     assert set(merge_by_share(["a"], found, ShareRule(0.5), lambda id_: id_ != "P")) == {"a"}
 
 
-def test_pieces_give_way_to_the_next_standing_node() -> None:
+def test_pieces_give_way_to_the_next_merged_node() -> None:
     """A hit below a parent that did not merge gives way to the grandparent that did."""
     found = tree(G="P Q R", P="a b", Q="c d", R="e f g")
-    standing = merge_by_share(["a", "b", "c", "d", "e"], found, ShareRule(0.6), every)
-    assert pieces(standing, found, standing) == {
+    merged = merge_by_share(["a", "b", "c", "d", "e"], found, ShareRule(0.6), every)
+    assert pieces(merged, found, merged) == {
         "P": ["a", "b"],
         "Q": ["c", "d"],
         "G": ["e", "P", "Q"],

@@ -33,13 +33,13 @@ def test_half_of_a_window_may_be_shared() -> None:
 
 
 def test_windows_that_gave_way_leave_their_places_to_others() -> None:
-    """As many as are wanted go out, and a window that was passed over suppresses none."""
+    """At most top_n windows are chosen, and a skipped window suppresses none."""
     ranked = windows(("a", 0, 40), ("a", 10, 50), ("a", 36, 76), ("a", 80, 100))
     assert places(choose(ranked, 2, "suppress")) == [("a", 0, 40), ("a", 36, 76)]
 
 
 def test_windows_that_touch_are_merged_at_the_best_place() -> None:
-    """Merged windows stand where the best of them stood, with its score; others keep their order."""
+    """Merged windows take the rank and score of the best of them; others keep their order."""
     ranked = windows(("a", 60, 70), ("b", 0, 10), ("a", 20, 40), ("a", 0, 20), ("a", 71, 80), ("a", 40, 60))
     chosen = choose(ranked, 6, "merge")
     assert places(chosen) == [("a", 0, 70), ("b", 0, 10), ("a", 71, 80)]
@@ -54,13 +54,13 @@ def test_a_merged_group_ends_where_its_longest_window_does() -> None:
 
 
 def test_all_are_kept_on_demand() -> None:
-    """With "keep" the first of the ranking go out, whatever they share."""
+    """With "keep" the first of the ranking are chosen, whatever they share."""
     ranked = windows(("a", 0, 40), ("a", 1, 41), ("a", 0, 40))
     assert choose(ranked, 2, "keep") == ranked[:2]
 
 
-def test_the_order_of_documents_is_that_in_which_they_came() -> None:
-    """Windows stand by their place in a text, texts by the first of their windows that came in."""
+def test_documents_keep_their_order() -> None:
+    """Windows are sorted by their place in a text, texts by their first window in the input."""
     incoming = windows(("b", 50, 60), ("a", 10, 20), ("b", 0, 10), ("a", 0, 5))
     chosen = [incoming[place] for place in (1, 3, 0, 2)]
     assert places(in_document_order(chosen, incoming)) == [
