@@ -163,7 +163,6 @@ class Ways:
                 top_n=top_n,
                 window_tokens=window_tokens,
                 max_context_tokens=budget,
-                on_rerank_error="raise",
                 **fields,
             )
             return augmenter.postprocess_nodes(found, query_str=text)
