@@ -14,9 +14,12 @@ from llama_index_ext_ctxaug.events import (
     DirectionsChosenEvent,
 )
 from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
+from llama_index_ext_ctxaug.expansion.walk import StopAfter, StopCondition, Walk
+from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, NeighborLinker
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
+from llama_index_ext_ctxaug.passages.passage import Chunk, StopReason
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
@@ -35,6 +38,7 @@ from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPo
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 from llama_index_ext_ctxaug.postprocessors.whole_documents import WholeDocumentsPostprocessor
 from llama_index_ext_ctxaug.structure.document_order import LinkProblem
+from llama_index_ext_ctxaug.structure.headings import Sections
 
 __version__ = "0.1.0"
 
@@ -43,6 +47,7 @@ __all__ = [
     "AutoMergingPostprocessor",
     "AutoPrevNextNodePostprocessor",
     "BRSRPostprocessor",
+    "Chunk",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
@@ -51,6 +56,7 @@ __all__ = [
     "DirectionsChosenEvent",
     "EmbeddingRescorePostprocessor",
     "Expansion",
+    "Flow",
     "LinkProblem",
     "LinkReport",
     "MetadataReplacementPostProcessor",
@@ -65,11 +71,16 @@ __all__ = [
     "RelevantSegmentsPostprocessor",
     "RerankPostprocessor",
     "SectionPostprocessor",
+    "Sections",
     "SentenceWindowParser",
     "SentencexSplitter",
     "SlidingWindowPostprocessor",
+    "StopAfter",
+    "StopCondition",
+    "StopReason",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
+    "Walk",
     "WholeDocumentsPostprocessor",
     "WindowExtractor",
     "read_provenance",
