@@ -1,4 +1,4 @@
-"""Random stores for property tests: chains of several documents with all that goes wrong with links."""
+"""Random stores for property tests: chains of several documents with every kind of wrong link."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class World:
 
     Attributes:
         documents: chunks of each document, in reading order.
-        hits: what was retrieved, repetitions included.
+        hits: retrieved nodes, repetitions included.
         missing: ids that the store does not have.
-        tidy: whether every link is there and right, and every node in the store.
+        tidy: True if every link is right and every node in the store.
     """
 
     documents: list[list[TextNode]]
@@ -32,17 +32,17 @@ class World:
 
     @property
     def nodes(self) -> dict[str, TextNode]:
-        """All chunks by id."""
+        """Return all chunks by id."""
         return {node.node_id: node for document in self.documents for node in document}
 
     def store(self, **options: object) -> ObservedDocstore:
-        """The store, which counts its reads."""
+        """Return the store, which counts its reads."""
         return ObservedDocstore(docstore_of(*self.documents), missing=self.missing, **options)
 
 
 @st.composite
 def worlds(draw: st.DrawFn, *, tidy: bool | None = None, max_chunks: int = 8) -> World:
-    """A world; tidy ones have every link and node, others lack, bend and cross links and lose nodes."""
+    """Draw a world; tidy ones have every link and node, others lack or bend links and lose nodes."""
     tidy = draw(st.booleans()) if tidy is None else tidy
     sizes = draw(st.lists(st.integers(1, max_chunks), min_size=1, max_size=3))
     offsets = draw(st.booleans())
@@ -68,7 +68,7 @@ def worlds(draw: st.DrawFn, *, tidy: bool | None = None, max_chunks: int = 8) ->
 
 
 def _without_relationships(hit: NodeWithScore) -> NodeWithScore:
-    """The hit as a vector store gives it back that keeps no relationships."""
+    """Return the hit as a vector store without relationships does."""
     return NodeWithScore(node=hit.node.model_copy(update={"relationships": {}}), score=hit.score)
 
 
@@ -84,7 +84,7 @@ def _bend(draw: st.DrawFn, nodes: list[TextNode]) -> None:
 
 
 def shuffled(hits: list[NodeWithScore], seed: int) -> list[NodeWithScore]:
-    """The hits in another order."""
+    """Return the hits in another order."""
     hits = list(hits)
     random.Random(seed).shuffle(hits)
     return hits

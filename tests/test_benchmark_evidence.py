@@ -63,7 +63,7 @@ def test_every_way_is_measured(search: Search) -> None:
 
 @pytest.mark.parametrize("budget", [250, 1000])
 def test_no_way_takes_more_than_the_budget(corpus: Corpus, search: Search, budget: int) -> None:
-    """What counts as in the text has no more tokens than the budget, but for the seams between chunks."""
+    """The counted text has no more tokens than the budget, but for the seams between chunks."""
     for name, way in all_ways(search.chunks, search.scorer).items():
         calls = Calls(way, search.pools[0], search.texts[0])
         row = (wide if way.budgeted else narrow)(calls, budget)

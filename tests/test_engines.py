@@ -49,7 +49,7 @@ def augmenter(nodes: list[BaseNode]) -> PrevNextNodePostprocessor:
 def expected(
     retriever: BM25Retriever, augmenter: PrevNextNodePostprocessor, nodes: list[BaseNode]
 ) -> list[str]:
-    """What goes to the model: the hits, their neighbors, in runs."""
+    """Ids of the nodes that the model reads: the hits and their neighbors, in runs."""
     hits = retriever.retrieve(QUESTION)
     places = {node.node_id: place for place, node in enumerate(nodes)}
     result = ids(augmenter.postprocess_nodes(hits))

@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parents[1] / "examples" / "auto_prev_next.py"
 
 
 def run(*arguments: str) -> str:
-    """The output of the program, in an environment without a key."""
+    """Return the output of the program, run in an environment without a key."""
     environment = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *arguments],

@@ -1,4 +1,4 @@
-"""flow.py: both drivers carry out steps, hand in errors, and close the algorithm."""
+"""flow.py: both drivers run steps, throw their errors into the algorithm and close it."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Double:
         self.number = number
 
     def run(self) -> int:
-        """Twice the number."""
+        """Return twice the number."""
         if self.number < 0:
             raise ArithmeticError(self.number)
         return 2 * self.number
 
     async def arun(self) -> int:
-        """Twice the number, after others had their turn."""
+        """Return twice the number, after a switch to other tasks."""
         await asyncio.sleep(0)
         return self.run()
 
 
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 def test_results_are_sent_in(drive: Callable[[Flow[Any]], Any]) -> None:
-    """An algorithm gets the result of each step, and its return value comes out."""
+    """An algorithm receives the result of each step, and the driver returns its value."""
 
     def flow() -> Flow[list[int]]:
         first = yield from ask(Double(1))
@@ -48,7 +48,7 @@ def test_results_are_sent_in(drive: Callable[[Flow[Any]], Any]) -> None:
 
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 def test_errors_of_a_step_arrive_at_the_yield(drive: Callable[[Flow[Any]], Any]) -> None:
-    """An algorithm can handle an error of a step with try, and go on with other steps."""
+    """An algorithm can handle an error of a step with try and continue with other steps."""
 
     def flow() -> Flow[int]:
         try:
@@ -104,7 +104,7 @@ async def test_cancellation_closes_the_algorithm() -> None:
 
 
 def test_keyboard_interrupt_passes_through() -> None:
-    """An interrupt is not handed to the algorithm, but closes it."""
+    """An interrupt is not thrown into the algorithm, but closes it."""
     closed: list[bool] = []
 
     class Interrupt:
@@ -120,7 +120,7 @@ def test_keyboard_interrupt_passes_through() -> None:
         finally:
             closed.append(True)
 
-    algorithm = flow()  # held here, so that it is the driver that closes it, and not its end of life
+    algorithm = flow()  # a reference keeps it alive, so that the driver closes it
     with pytest.raises(KeyboardInterrupt):
         run(algorithm)
     assert closed == [True]
@@ -129,7 +129,7 @@ def test_keyboard_interrupt_passes_through() -> None:
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 @pytest.mark.parametrize("limit", [1, 2, 9])
 def test_flows_side_by_side(drive: Callable[[Flow[Any]], Any], limit: int) -> None:
-    """Results stand in the order of the flows, however many run at a time."""
+    """Results come in the order of the flows, however many run at a time."""
 
     def one(number: int) -> Flow[int]:
         return (yield from ask(Double(number)))
@@ -164,7 +164,7 @@ def test_an_error_among_flows_side_by_side(drive: Callable[[Flow[Any]], Any], li
 
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 def test_flows_side_by_side_know_the_context(drive: Callable[[Flow[Any]], Any]) -> None:
-    """What is set in the context of a call is seen by each flow, in threads too."""
+    """Each flow sees the context variables of its call, in threads too."""
     name: ContextVar[str] = ContextVar("name", default="nobody")
 
     def one() -> Flow[str]:
@@ -182,14 +182,14 @@ def test_flows_side_by_side_know_the_context(drive: Callable[[Flow[Any]], Any]) 
 
 
 def test_after_an_error_waiting_flows_never_begin() -> None:
-    """Flows that wait for a thread when another fails are given up, and those under way end."""
+    """When a flow fails, flows that wait for a thread never start and running ones end."""
     begun: list[int] = []
     failed = threading.Event()
 
     class Wait(Double):
         def run(self) -> int:
             if self.number:
-                failed.wait(5)  # holds its thread until the error has come out
+                failed.wait(5)  # keeps its thread until the error was raised
                 return 0
             raise ArithmeticError
 
@@ -201,7 +201,7 @@ def test_after_an_error_waiting_flows_never_begin() -> None:
         with pytest.raises(ArithmeticError):
             SideBySide([one(number) for number in range(9)], 2).run()
 
-    # The pool waits for what is under way: it is let go once the others have been given up.
+    # The pool waits for running flows: release them once the others have been given up.
     runner = threading.Thread(target=fail_first)
     runner.start()
     time.sleep(0.5)
@@ -211,7 +211,7 @@ def test_after_an_error_waiting_flows_never_begin() -> None:
 
 
 async def test_an_error_ends_the_flows_beside_it() -> None:
-    """In the async way flows under way are canceled when another fails, and closed."""
+    """In async code running flows are canceled and closed when another fails."""
     closed: list[bool] = []
 
     class Forever(Double):

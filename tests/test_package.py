@@ -1,4 +1,4 @@
-"""The package as a whole: its public names, what importing it costs, its version, its errors."""
+"""The package as a whole: public names, cost of importing, version and errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_exported_names() -> None:
 
 
 def test_every_exported_name_is_documented() -> None:
-    """Each public class or function says what it is."""
+    """Each public class or function has a docstring."""
     for name in package.__all__:
         thing = getattr(package, name)
         if inspect.isroutine(thing) or isinstance(thing, type):
@@ -50,7 +50,7 @@ def test_importing_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_version_is_said_once() -> None:
+def test_the_versions_agree() -> None:
     """`__version__`, the installed metadata and the newest release in the changelog agree."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.search(r"^## \[?(\d+\.\d+\.\d+)\]? - \d{4}-", changelog, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""README.md: its code runs, in the order in which it stands there."""
+"""README.md: its code runs from top to bottom."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_code_blocks_run_in_order(tmp_path: Path) -> None:
 
 
 def _tables() -> list[tuple[str, list[list[str]]]]:
-    """The tables of parameters: the heading that each stands under, and its rows."""
+    """Return the tables of parameters: the heading above each, and its rows."""
     found: list[tuple[str, list[list[str]]]] = []
     heading, inside = "", False
     for line in README.read_text(encoding="utf-8").splitlines():
@@ -52,7 +52,7 @@ def _tables() -> list[tuple[str, list[list[str]]]]:
 
 
 def _value(text: str) -> object:
-    """A default as it is written: a literal, a name in backticks for a text, or a word."""
+    """Return a default as written: a literal, a name in backticks for a text, or a word."""
     try:
         return ast.literal_eval(text.strip("`"))
     except (SyntaxError, ValueError):

@@ -47,14 +47,14 @@ def _words(text: str) -> list[str]:
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Prose, tables, headings and repeated sentences, English and Chinese, and some noise."""
+    """Draw prose, tables, headings and repeated sentences, English and Chinese, and some noise."""
     sentence = st.sampled_from(SENTENCES) | st.text("ab .。\n好", min_size=1, max_size=12)
     return st.lists(sentence, min_size=1, max_size=40).map("".join).filter(str.strip)
 
 
 @st.composite
 def parsers(draw: st.DrawFn) -> NodeParser:
-    """The splitters that most people use, small, with an overlap of 0 to 50 %."""
+    """Draw a common splitter of small chunks, with an overlap of 0 to 50 %."""
     kind = draw(st.sampled_from(["sentence", "token", "window", "markdown"]))
     if kind == "window":
         return SentenceWindowNodeParser.from_defaults()
@@ -69,7 +69,7 @@ def parsers(draw: st.DrawFn) -> NodeParser:
 
 @st.composite
 def parsed_documents(draw: st.DrawFn, source_id: str = "doc") -> Parsed:
-    """A document and its chunks, with ids that are the same in each run."""
+    """Draw a document and its chunks, with ids that are the same in each run."""
     text = draw(texts())
     nodes = draw(parsers()).get_nodes_from_documents([Document(text=text, id_=source_id)])
     return Parsed(text, [node for node in nodes if node.text])

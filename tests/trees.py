@@ -25,8 +25,8 @@ class Hierarchy:
 
     Attributes:
         nodes: all nodes by id, parents before children, children in reading order.
-        above: the parent of each node that has one, as it was before anything went wrong.
-        hits: what was retrieved, repetitions included.
+        above: the right parent of each node that has one.
+        hits: retrieved nodes, repetitions included.
         missing: ids that the store does not have.
     """
 
@@ -36,21 +36,21 @@ class Hierarchy:
     missing: set[str] = field(default_factory=set)
 
     def ancestors(self, node_id: str) -> Iterator[str]:
-        """The ids above a node, nearest first."""
+        """Return the ids above a node, nearest first."""
         while node_id in self.above:
             node_id = self.above[node_id]
             yield node_id
 
     def children(self, node_id: str) -> list[str]:
-        """The ids right below a node, in order."""
+        """Return the ids of a node's children, in order."""
         return [child for child, parent in self.above.items() if parent == node_id]
 
     def store(self, **options: object) -> ObservedDocstore:
-        """The store, which counts its reads."""
+        """Return the store, which counts its reads."""
         return ObservedDocstore(docstore_of(list(self.nodes.values())), missing=self.missing, **options)
 
     def retrieved(self, *names: str, scores: Sequence[float | None] | None = None) -> list[NodeWithScore]:
-        """Hits on these nodes; by default with the scores 0.9, 0.8, 0.7 and so on."""
+        """Return hits on these nodes; by default with the scores 0.9, 0.8, 0.7 and so on."""
         scores = [0.9 - 0.1 * rank for rank in range(len(names))] if scores is None else scores
         return [
             NodeWithScore(node=self.nodes[name], score=score)
@@ -59,7 +59,7 @@ class Hierarchy:
 
 
 def grow(shapes: Sequence[Shape], names: Sequence[str] | None = None) -> Hierarchy:
-    """Documents of these shapes, one for each root; a node is named after its parent and its place."""
+    """Return documents of these shapes, one for each root; ids name the parent and the position."""
     tree = Hierarchy()
 
     def add(shape: Shape, name: str, source: str) -> TextNode:
@@ -82,7 +82,7 @@ def grow(shapes: Sequence[Shape], names: Sequence[str] | None = None) -> Hierarc
 
 
 def family(children: int = 4) -> Hierarchy:
-    """One parent "P" with its children "P.0", "P.1" and so on."""
+    """Return one parent "P" with its children "P.0", "P.1" and so on."""
     return grow([[[]] * children])
 
 
@@ -92,12 +92,12 @@ SHAPES = st.lists(st.lists(st.lists(LEAVES, max_size=3), max_size=4), min_size=1
 
 @st.composite
 def hierarchies(draw: st.DrawFn, *, faults: bool = True, lost: bool = True) -> Hierarchy:
-    """A hierarchy of up to four levels.
+    """Draw a hierarchy of up to four levels.
 
     Args:
         draw: hypothesis.
-        faults: whether links may be bent into rings, other documents or nowhere, and lists lost.
-        lost: whether nodes may be missing from the store.
+        faults: bend links into rings, other documents or nowhere, and lose lists of children.
+        lost: leave nodes out of the store.
     """
     tree = grow(draw(SHAPES))
     names = list(tree.nodes)

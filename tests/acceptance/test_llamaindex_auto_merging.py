@@ -48,7 +48,7 @@ class FixedRetriever(BaseRetriever):
 
 
 def upstream(tree: Hierarchy, found: list[NodeWithScore], threshold: float = 0.5) -> list[NodeWithScore]:
-    """What LlamaIndex's retriever gives for these hits."""
+    """Return the result of LlamaIndex's retriever for these hits."""
     context = StorageContext.from_defaults(docstore=docstore_of(list(tree.nodes.values())))
     retriever = FixedRetriever(found)
     merging = AutoMergingRetriever(retriever, context, simple_ratio_thresh=threshold)  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ def test_the_retriever_s_results(index: VectorStoreIndex, threshold: float) -> N
         ours = augmenter.postprocess_nodes(found, query_str=query)
         merged += any(read_provenance(hit.node) is not None for hit in ours)
         above = {hit.node.node_id: ancestors(store, hit) for hit in theirs}
-        # Fault: a chunk goes out beside a parent of its parent, which merged without it.
+        # Fault: a chunk is returned beside a parent of its parent, which merged without it.
         beside = {id_ for id_, over in above.items() if not over.isdisjoint(above)}
         # Fault: a neighbor by rank, with no hit in it, is filled in with a made-up score.
         reached = {id_ for hit in found for id_ in (hit.node.node_id, *ancestors(store, hit))}

@@ -150,7 +150,7 @@ def test_a_merge_makes_the_grandparent_eligible(postprocess: Any) -> None:
 
 
 def pairs(tree: Hierarchy, **parameters: Any) -> AutoMergingPostprocessor:
-    """Two children are enough, as for HiChunk's users; the parent stands where its first child stood."""
+    """Return a merger that needs two children and puts the parent at its first child's position."""
     return merger(tree, 0, **{"min_children": 2, "fill_gaps": 0, "sort_by_score": False, **parameters})
 
 

@@ -86,7 +86,7 @@ def test_a_cut_down_corpus(postprocess: Any) -> None:
 
 
 def stands_for(hit: NodeWithScore) -> tuple[str, ...]:
-    """The hits that a node of the output stands for."""
+    """Return the hits that a node of the output represents."""
     provenance = read_provenance(hit.node)
     return provenance.hits if provenance else (hit.node.node_id,)
 

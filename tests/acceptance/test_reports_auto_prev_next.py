@@ -15,7 +15,7 @@ from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linke
 
 
 def augment(postprocess: Any, answer: str, query: str = "之后发生了什么？") -> list[int]:
-    """The chunks that go out for the middle chunk of five, when the model answers so."""
+    """Return the chunks for the middle one of five, given the model's answer."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=[answer]))
     return positions(postprocess(augmenter, hits(nodes, [2]), query_str=query))

@@ -29,7 +29,7 @@ from llama_index_ext_ctxaug import SentenceWindowParser, SentencexSplitter
     ],
 )
 def test_scripts(text: str, sentences: int) -> None:
-    """Sentences end where those of their script do, and joined they are the text."""
+    """Sentences end as in their script, and joined they are the text."""
     found = SentencexSplitter()(text)
     assert len(found) == sentences
     assert "".join(found) == (text if text.strip() else "")
@@ -37,13 +37,13 @@ def test_scripts(text: str, sentences: int) -> None:
 
 
 def test_languages() -> None:
-    """The language tells which abbreviations do not end a sentence."""
+    """The language decides which abbreviations do not end a sentence."""
     text = "Das ist z. B. gut. Ja."
     assert len(SentencexSplitter("de")(text)) == 2
 
 
 def test_repeated_sentence() -> None:
-    """A sentence that stands twice on purpose is two sentences, in two places."""
+    """A sentence repeated on purpose is two sentences, in two places."""
     nodes = SentenceWindowParser(window_size=1)([Document(text="好。好。")])
     assert [(node.text, node.start_char_idx) for node in nodes] == [("好。", 0), ("好。", 2)]
     assert [node.metadata["window"] for node in nodes] == ["好。好。"] * 2
@@ -60,7 +60,7 @@ def test_windows_are_slices(size: int) -> None:
 
 
 def test_any_splitter() -> None:
-    """Any function that splits a text will do, also one that drops white space: windows have it."""
+    """Any splitting function works, also one that drops white space, which windows keep."""
     text = "one. two.  three."
     parser = SentenceWindowParser(sentence_splitter=str.split, window_size=1)
     nodes = parser([Document(text=text)])
@@ -79,7 +79,7 @@ def test_links_and_source() -> None:
 
 
 def test_keys_of_ones_own() -> None:
-    """Window and sentence stand under the keys that were named, and only there."""
+    """Window and sentence are under the configured keys, and only there."""
     parser = SentenceWindowParser(window_metadata_key="around", original_text_metadata_key="sentence")
     nodes = parser([Document(text="今天。明天。")])
     assert [node.metadata for node in nodes] == [

@@ -33,7 +33,7 @@ TEXT = " ".join(f"Sentence {n} of the harbor book says one more thing." for n in
 
 
 def windows(nodes: list, size: int = 1, **options: object) -> list[str]:
-    """The windows of nodes."""
+    """Return the windows of nodes."""
     return [node.metadata["window"] for node in WindowExtractor(window_size=size, **options)(nodes)]
 
 
@@ -66,7 +66,7 @@ def test_sides() -> None:
 
 
 def test_overlap_is_cut() -> None:
-    """Text that chunks share stands in a window once, and with "sides" not beside the chunk that has it."""
+    """Shared text comes once in a window, and with "sides" not beside the chunk that holds it."""
     nodes = SentenceSplitter(chunk_size=60, chunk_overlap=25)([Document(text=TEXT)])
     out = WindowExtractor(window_size=2, layout="sides")(nodes)
     for node in out:
@@ -99,10 +99,10 @@ def test_slice_of_the_document(splitter: type, overlap: int) -> None:
     st.sampled_from([0, 10]),
 )
 def test_exact_with_the_document(parts: list[tuple[str, str]], size: int, overlap: int) -> None:
-    """With the document's text at hand, a window is its slice whatever white space was stripped.
+    """Given the document's text, a window is its slice whatever white space was stripped.
 
     Without it the window has the same words, unless sentences repeat: then a short text that two chunks
-    share, and one that stands twice, look the same.
+    share, and one that is repeated, look the same.
     """
     text = "".join(sentence + space for sentence, space in parts)
     document = Document(text=text, id_="doc")
@@ -126,7 +126,7 @@ def test_hierarchy() -> None:
 
 
 def test_places_in_parents_of_parents() -> None:
-    """Offsets are added up over all levels, so that white space between chunks of two parents is seen."""
+    """Offsets are added over all levels, so that white space between chunks of two parents is found."""
     texts = {"G": (9, "alpha beta"), "P": (0, "alpha"), "Q": (6, "beta"), "a": (0, "alpha"), "b": (0, "beta")}
     nodes = {
         id_: TextNode(id_=id_, text=text, start_char_idx=start, end_char_idx=start + len(text))
@@ -141,8 +141,8 @@ def test_places_in_parents_of_parents() -> None:
     assert windows(list(nodes.values()))[-2:] == ["alpha beta", "alpha beta"]
 
 
-def test_a_document_among_the_nodes_tells_what_was_stripped() -> None:
-    """White space between chunks is the document's, where the document is handed in with them."""
+def test_a_document_among_the_nodes_shows_what_was_stripped() -> None:
+    """White space between chunks is the document's, where the document is among the nodes."""
     document = Document(id_="doc", text="First.\n\t Second.")
     nodes = linked_document(["First.", "Second."])
     for node, (start, end) in zip(nodes, ((0, 6), (9, 16)), strict=True):
@@ -151,7 +151,7 @@ def test_a_document_among_the_nodes_tells_what_was_stripped() -> None:
 
 
 def test_problems_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Adjacency that do not fit together are one warning of the extractor."""
+    """Links that contradict each other give one warning of the extractor."""
     nodes = linked_document(["a", "b"])
     nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     with caplog.at_level(logging.WARNING):
@@ -177,7 +177,7 @@ def test_pages_of_a_file() -> None:
     ],
 )
 def test_pages_share_no_text(pages: list[str], offsets: bool) -> None:
-    """Equal pages, headers and footers all stand in the windows of a file, each on a new line."""
+    """The windows of a file hold all its equal pages, headers and footers, each on a new line."""
     nodes = [
         linked_document([text], source_id=f"p{n}", offsets=offsets, metadata={"file": "f", "page_label": n})[
             0
@@ -189,7 +189,7 @@ def test_pages_share_no_text(pages: list[str], offsets: bool) -> None:
 
 
 def test_parents_in_a_ring() -> None:
-    """Windows of chunks whose parents name each other are made, and end."""
+    """Parents that name each other end, and their chunks have windows."""
     nodes = linked_document(["a ", "b ", "c "], offsets=True)
     parents = linked_document(["a b ", "c "], source_id="doc", offsets=True)
     for number, node in enumerate(nodes):
@@ -223,7 +223,7 @@ def test_stored_once() -> None:
 
 
 def test_nothing_is_changed() -> None:
-    """Nodes that are handed in stay as they were, hashes included; a second run gives the same."""
+    """The nodes of the input are not changed, hashes included; a second run gives the same."""
     nodes = SentenceWindowNodeParser()([Document(text=TEXT)])
     before, hashes = copy.deepcopy(nodes), [node.hash for node in nodes]
     out = WindowExtractor()(nodes)
