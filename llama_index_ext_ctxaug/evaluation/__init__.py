@@ -1,5 +1,7 @@
 """Compare augmenters on your data: questions, metrics, comparison, choice, report."""
 
+from llama_index_ext_ctxaug.evaluation.answer_metrics import AnswerExact, AnswerF1, JudgeMetric, judges
+from llama_index_ext_ctxaug.evaluation.cached_llm import CachedLLM
 from llama_index_ext_ctxaug.evaluation.choice import Choice, Interval, choose, filter_by_threshold, mark
 from llama_index_ext_ctxaug.evaluation.compare import acompare, compare
 from llama_index_ext_ctxaug.evaluation.context_map import ContextMap, explain
@@ -8,14 +10,12 @@ from llama_index_ext_ctxaug.evaluation.metrics import (
     EvidencePrecision,
     EvidenceRecall,
     EvidenceWhole,
-    JudgeMetric,
     LLMCalls,
     Reads,
     Repeated,
     Seconds,
     Tokens,
     default_metrics,
-    judges,
 )
 from llama_index_ext_ctxaug.evaluation.outcome import FunctionMetric, Metric, Outcome
 from llama_index_ext_ctxaug.evaluation.questions import Evidence, Question, check_questions, load_questions
@@ -33,7 +33,10 @@ from llama_index_ext_ctxaug.evaluation.systems import BASELINE
 
 __all__ = [
     "BASELINE",
+    "AnswerExact",
+    "AnswerF1",
     "AnswerFound",
+    "CachedLLM",
     "Choice",
     "ContextMap",
     "Evidence",

@@ -18,10 +18,13 @@ from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.utils import get_tokenizer, get_tqdm_iterable
 
 from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.cached_llm import CachedLLM
 from llama_index_ext_ctxaug.evaluation.context_blocks import blocks_of
 from llama_index_ext_ctxaug.evaluation.instrumentation import Counter
 from llama_index_ext_ctxaug.evaluation.metrics import check_metrics, default_metrics
@@ -45,6 +48,7 @@ async def acompare(
     budgets: Sequence[int] = (),
     top_k: int | Mapping[str, int] | None = None,
     llm: LLM | None = None,
+    answer_prompt: BasePromptTemplate | None = None,
     max_concurrency: int = 1,
     show_progress: bool = False,
     save_to: str | Path | None = None,
@@ -64,7 +68,9 @@ async def acompare(
         budgets: maximum tokens of a context.
         top_k: number of retrieved hits that the systems get; None for all. A mapping sets it by system;
             a system that it does not name gets all.
-        llm: a model that answers and judges (Faithfulness and Relevancy); None to measure without one.
+        llm: a model that answers each question from each context and judges the answers (Faithfulness and
+            Relevancy). A prompt is sent once; `CachedLLM` keeps the replies for later runs.
+        answer_prompt: prompt of the response synthesizer; None for LlamaIndex's.
         max_concurrency: maximum questions at a time. Timings are meaningful only at 1.
         show_progress: show LlamaIndex's progress bar.
         save_to: a file that keeps the rows, so that an interrupted run resumes where it ended.
@@ -87,10 +93,16 @@ async def acompare(
         if value < 1:
             raise ConfigurationError(f"{name} must be at least 1, is {value!r}")
     systems = make_systems(augmenters)
-    measured = default_metrics(questions, llm) if metrics is None else check_metrics(metrics)
+    cached = llm if llm is None or isinstance(llm, CachedLLM) else CachedLLM(llm)
+    measured = default_metrics(questions, cached) if metrics is None else check_metrics(metrics)
+    answering = next((metric.name for metric in measured if metric.needs_answer), None)
+    if answering and llm is None:
+        raise ConfigurationError(f"metrics: {answering!r} measures the answer of a model; give compare llm=")
     with ExitStack() as stack:
         counter = stack.enter_context(Counter.listening())
-        bench = Bench(retriever, systems, measured, sorted(set(budgets)), top_k, counter)
+        bench = Bench(
+            retriever, systems, measured, sorted(set(budgets)), top_k, counter, cached, answer_prompt
+        )
         await bench.warm_up()
         journal = stack.enter_context(Journal(save_to, bench.fingerprint)) if save_to else None
         rows = await _run_all(bench, questions, journal, max_concurrency, show_progress)
@@ -184,6 +196,8 @@ class Bench:
         budgets: maximum tokens of a context.
         top_k: number of hits that the systems get, for all or by name; None for all.
         counter: counts reads and LLM calls.
+        llm: answers the questions; None for no answers.
+        answer_prompt: prompt of the response synthesizer; None for LlamaIndex's.
     """
 
     retriever: BaseRetriever
@@ -192,14 +206,17 @@ class Bench:
     budgets: Sequence[int]
     top_k: int | Mapping[str, int] | None
     counter: Counter
+    llm: CachedLLM | None = None
+    answer_prompt: BasePromptTemplate | None = None
 
     def __post_init__(self) -> None:
         runs = [(system, budget) for budget in (None, *self.budgets) for system in self.systems]
         self._runs = [(system, budget, system.within(budget)) for system, budget in runs]
         names = [metric.name for metric in self.metrics]
-        self.fingerprint = fingerprint(
-            self.systems, metrics=names, budgets=list(self.budgets), top_k=repr(self.top_k)
-        )
+        settings = {"metrics": names, "budgets": list(self.budgets), "top_k": repr(self.top_k)}
+        if self.llm:
+            settings |= {"llm": self.llm.fingerprint, "prompt": repr(self.answer_prompt)}
+        self.fingerprint = fingerprint(self.systems, **settings)
 
     @property
     def size(self) -> int:
@@ -261,10 +278,23 @@ class Bench:
             reads=tally.reads if system.postprocessors else 0,
             llm_calls=tally.llm_calls,
         )
+        failed = await self._answer(outcome)
         scores, errors = await self._measure(outcome)
-        row = self._row(question, system, budget, scores, errors)
+        row = self._row(question, system, budget, scores, [*failed, *errors])
         blocks = () if budget else tuple(blocks_of(nodes))
-        return replace(row, tokens=outcome.tokens, seconds=seconds, blocks=blocks)
+        return replace(row, tokens=outcome.tokens, seconds=seconds, answer=outcome.answer, blocks=blocks)
+
+    async def _answer(self, outcome: Outcome) -> list[str]:
+        """Set the answer of an outcome; return the errors."""
+        if self.llm is None:
+            return []
+        try:
+            synthesizer = get_response_synthesizer(llm=self.llm, text_qa_template=self.answer_prompt)
+            response = await synthesizer.asynthesize(outcome.question.text, list(outcome.nodes))
+        except Exception as error:  # a failing model is a record
+            return [f"the model failed: {error!r}"]
+        outcome.answer = str(response)
+        return []
 
     async def _measure(self, outcome: Outcome) -> tuple[dict[str, float | None], list[str]]:
         scores: dict[str, float | None] = {}

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.evaluation import BaseEvaluator, FaithfulnessEvaluator, RelevancyEvaluator
 from llama_index.core.llms import LLM
-from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import MetadataMode
 
 from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.answer_metrics import AnswerExact, AnswerF1, judges
 from llama_index_ext_ctxaug.evaluation.matching import repeated, words
 from llama_index_ext_ctxaug.evaluation.outcome import FunctionMetric, Metric, Outcome
 from llama_index_ext_ctxaug.evaluation.questions import Question
@@ -126,53 +124,6 @@ class Seconds(Metric):
         return outcome.seconds
 
 
-class JudgeMetric(Metric):
-    """The score that a LlamaIndex evaluator gives the answer to a question from the context.
-
-    Args:
-        name: its column in the report.
-        evaluator: the judge.
-        llm: the model that answers; it is asked once for each context, for all judges together.
-    """
-
-    def __init__(self, name: str, evaluator: BaseEvaluator, llm: LLM) -> None:
-        self.name = name
-        self.evaluator = evaluator
-        self.llm = llm
-
-    def score(self, outcome: Outcome) -> float | None:
-        """Raise an error: a judge is asked by `ascore` only."""
-        raise NotImplementedError(f"{self.name} is measured with `await metric.ascore(outcome)`")
-
-    async def ascore(self, outcome: Outcome) -> float | None:
-        """Return the judge's score."""
-        result = await self.evaluator.aevaluate(
-            query=outcome.question.text,
-            response=await self._answer(outcome),
-            contexts=[hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in outcome.nodes],
-        )
-        if result.invalid_result:
-            raise ValueError(f"the evaluator gave no valid result: {result.invalid_reason}")
-        return result.score
-
-    async def _answer(self, outcome: Outcome) -> str:
-        key = id(self.llm)
-        if key not in outcome.answers:
-            synthesizer = get_response_synthesizer(llm=self.llm)
-            outcome.answers[key] = str(
-                await synthesizer.asynthesize(outcome.question.text, list(outcome.nodes))
-            )
-        return outcome.answers[key]
-
-
-def judges(llm: LLM) -> list[Metric]:
-    """Return LlamaIndex's Faithfulness and Relevancy evaluators as metrics."""
-    return [
-        JudgeMetric("faithfulness", FaithfulnessEvaluator(llm=llm), llm),
-        JudgeMetric("relevancy", RelevancyEvaluator(llm=llm), llm),
-    ]
-
-
 def default_metrics(questions: Sequence[Question], llm: LLM | None = None) -> list[Metric]:
     """Return the metrics that the questions have something to measure by, and the costs.
 
@@ -184,7 +135,7 @@ def default_metrics(questions: Sequence[Question], llm: LLM | None = None) -> li
     if any(question.evidence for question in questions):
         metrics += [EvidenceRecall(), EvidencePrecision(), EvidenceWhole()]
     if any(question.answers for question in questions):
-        metrics.append(AnswerFound())
+        metrics += [AnswerFound(), *([AnswerF1(), AnswerExact()] if llm else [])]
     if any(question.expected_ids for question in questions):
         metrics += [RetrievalRecall(), RetrievalPrecision(), RetrievalF1()]
         metrics += [RetrievalNDCG(), RetrievalMRR(), RetrievalMAP()]

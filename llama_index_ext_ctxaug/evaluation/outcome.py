@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -28,7 +28,7 @@ class Outcome:
         seconds: time of the postprocessors, without the retrieval.
         reads: keys read from the docstore; None if the system does not report it.
         llm_calls: calls of a language model.
-        answers: answers given from this context, by the id of the model object, so that each is asked once.
+        answer: the answer that a model gave from this context; None if none was asked.
     """
 
     question: Question
@@ -38,7 +38,7 @@ class Outcome:
     seconds: float = 0.0
     reads: int | None = None
     llm_calls: int = 0
-    answers: dict[int, str] = field(default_factory=dict)
+    answer: str | None = None
 
     @cached_property
     def node_ids(self) -> list[str]:
@@ -89,12 +89,14 @@ class Metric(ABC):
     Attributes:
         name: its column in the report.
         larger_is_better: None for a number that is neither good nor bad by itself.
+        needs_answer: True if it measures the answer of a model.
         quality: True if the choice of the best system goes by it when no metric is named.
     """
 
     name: str
     larger_is_better: bool | None = True
     quality: bool = False
+    needs_answer: bool = False
 
     @abstractmethod
     def score(self, outcome: Outcome) -> float | None:

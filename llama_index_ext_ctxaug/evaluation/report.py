@@ -100,8 +100,8 @@ class Report:
         cheapest of the systems that the questions cannot separate wins.
 
         Args:
-            metrics: names of the metrics to go by; None for recall of evidence, answers or ids, whichever
-                were measured.
+            metrics: names of the metrics to go by; None for F1 of the answers if it was measured, else recall
+                of evidence, answers or ids, whichever were measured.
             budget: tokens at which the systems are compared; None for no limit.
             strategy: how several metrics become one mark, see `mark`.
             speed_threshold: maximum seconds for a question; if no system is within, all stay.
@@ -176,6 +176,7 @@ class Report:
                 "budget": row.budget,
                 **before[row.question_id, row.budget],
                 **{PREFIX + name: value for name, value in row.scores.items()},
+                "answer": row.answer,
                 "errors": "; ".join(row.errors),
             }
             for row in self.rows
@@ -275,8 +276,10 @@ class Report:
 
     def _default_metrics(self) -> list[str]:
         scored = {name for row in self.rows for name, value in row.scores.items() if value is not None}
-        quality = [m.name for m in self.metrics if m.quality and m.name in scored]
-        return quality or [m.name for m in self.metrics if m.larger_is_better and m.name in scored]
+        quality = [m for m in self.metrics if m.quality and m.name in scored]
+        # Evidence is the means, the answer the end: where answers are measured, they decide.
+        best = [m.name for m in quality if m.needs_answer] or [m.name for m in quality]
+        return best or [m.name for m in self.metrics if m.larger_is_better and m.name in scored]
 
     def _rows_of(self, system: str, budget: int | None) -> list[Row]:
         return [row for row in self.rows if row.system == system and row.budget == budget]

@@ -73,9 +73,14 @@ def _scatter(
 
 def _questions(rows: Sequence[Row], metrics: Sequence[str]) -> list[dict[str, object]]:
     groups: dict[str, list[Row]] = {}
+    answers: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         if row.budget is None:
             groups.setdefault(row.question_id, []).append(row)
+        if row.answer is not None:
+            within = "" if row.budget is None else f" within {row.budget} tokens"
+            answer = {"system": row.system, "within": within, "answer": row.answer}
+            answers.setdefault(row.question_id, []).append(answer)
     return [
         {
             "id": id_,
@@ -85,6 +90,7 @@ def _questions(rows: Sequence[Row], metrics: Sequence[str]) -> list[dict[str, ob
                 for row in group
             ),
             "documents": map_documents({row.system: row.blocks for row in group}),
+            "answers": answers.get(id_, []),
         }
         for id_, group in groups.items()
     ]

@@ -25,6 +25,7 @@ class Row:
         scores: by metric name; None if there was nothing to measure.
         tokens: tokens of the context; None if the system failed.
         seconds: time of the postprocessors; None if the system failed.
+        answer: the answer that a model gave from the context; None if none was asked.
         errors: a sentence for each thing that failed.
         blocks: the context, for the context map; empty within a budget.
     """
@@ -36,6 +37,7 @@ class Row:
     scores: dict[str, float | None]
     tokens: int | None = None
     seconds: float | None = field(default=None, compare=False)
+    answer: str | None = None
     errors: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import AutoMergingPostprocessor, ConfigurationError, PrevNextNodePostprocessor
@@ -27,10 +26,9 @@ from llama_index_ext_ctxaug.evaluation import (
     RetrievalPrecision,
     RetrievalRecall,
     default_metrics,
-    judges,
 )
 from llama_index_ext_ctxaug.evaluation.metrics import check_metrics
-from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linked_document
+from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
 def node(id_: str, text: str = "", document: str | None = None) -> NodeWithScore:
@@ -193,33 +191,6 @@ def test_repeated() -> None:
 def test_answer_found(answers: tuple[str, ...], value: float | None) -> None:
     """An answer counts if the context has it word for word."""
     assert AnswerFound().score(outcome(Question("q", "?", answers=answers), node("a", TEXT))) == value
-
-
-async def test_judges() -> None:
-    """LlamaIndex's evaluators judge one answer, which the model gives once for both."""
-    llm = ScriptedLLM(answers=lambda prompt: "YES" if "YES" in prompt else "It is so.")
-    result = outcome(Question("q", "Why?"), node("a", "It is so."))
-    assert [await judge.ascore(result) for judge in judges(llm)] == [1.0, 1.0]
-    assert list(result.answers.values()) == ["It is so."]
-    assert len(llm.prompts) == 3
-
-
-async def test_a_judge_without_a_result() -> None:
-    """A result that the evaluator calls invalid is an error with its reason."""
-
-    class Undecided(BaseEvaluator):
-        def _get_prompts(self) -> dict:
-            return {}
-
-        def _update_prompts(self, prompts: dict) -> None:
-            pass
-
-        async def aevaluate(self, **kwargs: object) -> EvaluationResult:
-            return EvaluationResult(score=1.0, invalid_result=True, invalid_reason="cannot tell")
-
-    judge = JudgeMetric("undecided", Undecided(), ScriptedLLM(answers=["It is so."]))
-    with pytest.raises(ValueError, match="cannot tell"):
-        await judge.ascore(outcome(Question("q", "Why?"), node("a", "It is so.")))
 
 
 def test_defaults_follow_the_questions() -> None:
