@@ -14,7 +14,6 @@ from llama_index_ext_ctxaug.evaluation import (
     EvidencePrecision,
     EvidenceRecall,
     EvidenceWhole,
-    JudgeMetric,
     Metric,
     Outcome,
     Question,
