@@ -20,7 +20,8 @@ from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, Neighbo
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
 from llama_index_ext_ctxaug.passages.passage import Chunk, StopReason
-from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
+from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
+from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
