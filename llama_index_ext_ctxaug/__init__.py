@@ -19,6 +19,7 @@ from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, NeighborLinker
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
+from llama_index_ext_ctxaug.passages.citations import Citation, cite
 from llama_index_ext_ctxaug.passages.passage import Chunk, StopReason
 from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, read_provenance
@@ -49,6 +50,7 @@ __all__ = [
     "AutoPrevNextNodePostprocessor",
     "BRSRPostprocessor",
     "Chunk",
+    "Citation",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
@@ -84,6 +86,7 @@ __all__ = [
     "Walk",
     "WholeDocumentsPostprocessor",
     "WindowExtractor",
+    "cite",
     "read_provenance",
     "register_bulk_read",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -25,6 +26,10 @@ STORED: tuple[Role, ...] = ("hit", "neighbor", "parent")
 _VERSION = 1
 _ROLES = (*STORED, "passage", "window")
 _INITIALS: dict[str, Role] = {role[0]: role for role in STORED}
+
+_KEYS = len(',"shared":,"own":,"parts":[1000000,""]')
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_dumped = json.JSONEncoder(separators=(",", ":")).encode
 
 _Number = Callable[[str | None], int | None]
 """Returns the place of an id in the table of ids."""
@@ -50,9 +55,11 @@ def encode(provenance: Provenance, node: BaseNode) -> str:
         data.update(_made(provenance, text_of(node), number))
     data["ids"] = list(map(_packed, ids))
     if provenance.pieces:
-        _add_metadata(data, [piece.metadata for piece in provenance.pieces], node.metadata)
-        known = fingerprint(text_of(node), _room(data, parts=[10**7, ""]))
-        data["parts"] = known and list(known)
+        room = MAX_BYTES - len(_dumped(data))
+        chunks = [piece.metadata for piece in provenance.pieces]
+        data["shared"], data["own"] = _metadata(chunks, node.metadata, room)
+        room -= len(_dumped([data["shared"], data["own"]])) + _KEYS
+        data["parts"] = fingerprint(text_of(node), room)
     return _dumped(data)
 
 
@@ -91,7 +98,7 @@ def _made(provenance: Provenance, text: str, number: _Number) -> dict[str, Any]:
             [piece.source_start for piece in pieces],
             [number(piece.node_id) for piece in pieces],
             [number(piece.document_id) for piece in pieces],
-            [piece.role[0] for piece in pieces],
+            [piece.role[0].upper() if piece.exact else piece.role[0] for piece in pieces],
             [piece.hops for piece in pieces],
             [list(map(number, piece.hits)) for piece in pieces],
         ],
@@ -122,39 +129,39 @@ def _pieces(data: Mapping[str, Any], ids: Sequence[str], metadata: Mapping[str, 
         start, end = end + gap, end + gap + length
         yield Piece(
             node_id=ids[node],
-            role=_INITIALS[role],
+            role=_INITIALS[role.lower()],
             hits=tuple(ids[hit] for hit in hits),
             hops=hops,
             start=start,
             end=end,
             source_start=source,
             source_end=None if source is None else source + length,
+            exact=role.isupper(),
             document_id=None if document is None else ids[document],
             metadata={**shared, **own},
         )
 
 
-def _add_metadata(
-    data: dict[str, Any], chunks: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any]
-) -> None:
-    """Add the keys whose values the chunks share with the node, and the chunks' values of other keys."""
+def _metadata(
+    chunks: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any], room: int
+) -> tuple[list[str], dict[str, list[Any]]]:
+    """Return the keys whose values the chunks share with the node, and the chunks' values of other keys."""
     keys = list(dict.fromkeys(key for chunk in chunks for key in chunk))
     shared = [
         key
         for key in keys
         if key in metadata and all(key in chunk and chunk[key] == metadata[key] for chunk in chunks)
     ]
-    data["shared"], data["own"] = shared, {}
     columns = {key: [chunk.get(key) for chunk in chunks] for key in keys if key not in shared}
     sizes = {key: size for key, values in columns.items() if (size := _size({key: values})) is not None}
+    room -= _KEYS + len(_dumped(shared))
+    own: dict[str, list[Any]] = {}
     for key in sorted(sizes, key=sizes.__getitem__):
-        if sizes[key] > _room(data):
+        room -= sizes[key]
+        if room < 0:
             break
-        data["own"][key] = columns[key]
-
-
-def _room(data: Mapping[str, Any], **more: Any) -> int:
-    return MAX_BYTES - len(_dumped({**data, **more}))
+        own[key] = columns[key]
+    return shared, own
 
 
 def _size(value: Any) -> int | None:
@@ -165,10 +172,6 @@ def _size(value: Any) -> int | None:
         return None
 
 
-def _dumped(data: Any) -> str:
-    return json.dumps(data, separators=(",", ":"))
-
-
 def _digest(text: str) -> str:
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).digest()
     return urlsafe_b64encode(digest).decode()
@@ -176,12 +179,8 @@ def _digest(text: str) -> str:
 
 def _packed(id_: str) -> str:
     """Shorten a UUID to 23 characters, the first of them a mark."""
-    try:
-        uuid = UUID(id_) if len(id_) == 36 else None
-    except ValueError:
-        uuid = None
-    if uuid is not None and str(uuid) == id_:
-        return "~" + urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
+    if _UUID.fullmatch(id_):
+        return "~" + urlsafe_b64encode(bytes.fromhex(id_.replace("-", ""))).decode().rstrip("=")
     return "=" + id_ if id_.startswith(("~", "=")) else id_
 
 

@@ -125,6 +125,7 @@ def _piece(chunk: Chunk, joined: JoinedText, number: int, span: Span, shift: _Sh
         end=moved.end,
         source_start=start,
         source_end=None if start is None else start + span.end - span.start,
+        exact=joined.span is not None,
         document_id=document_of(chunk.node),
         metadata=own_metadata(chunk.node),
     )

@@ -18,9 +18,9 @@ class Piece(NamedTuple):
         hops: number of links to its nearest hit.
         start: first character in the node's text.
         end: end in the node's text, exclusive.
-        source_start: first character in the source document, None if unknown; it is certain only where the
-            provenance is exact.
+        source_start: first character in the source document; None if unknown.
         source_end: end in the source document, exclusive; None if unknown.
+        exact: True if this range was compared with the document's text; False if a parser noted it.
         document_id: the chunk's source document.
         metadata: the chunk's own metadata, as far as there was room for it.
     """
@@ -33,6 +33,7 @@ class Piece(NamedTuple):
     end: int
     source_start: int | None = None
     source_end: int | None = None
+    exact: bool = False
     document_id: str | None = None
     metadata: Mapping[str, Any] = {}
 

@@ -53,7 +53,7 @@ def test_something_else_under_the_key(postprocess: Any, value: Any) -> None:
 def test_it_is_read_as_it_was_written() -> None:
     """What a node carries in its metadata gives back an equal provenance."""
     (node,) = linked_document(1, metadata={"file": "a.pdf", "page": 2})
-    piece = Piece("n", "hit", ("n",), 0, 0, 4, 10, 14, "d", {"file": "a.pdf", "page": 3})
+    piece = Piece("n", "hit", ("n",), 0, 0, 4, 10, 14, True, "d", {"file": "a.pdf", "page": 3})
     for provenance in (
         Provenance("neighbor", ("a", "b"), 2, "count", "filter", node_id=node.node_id),
         Provenance("passage", ("n",), pieces=(piece,), exact=False),
