@@ -1,6 +1,12 @@
 """Compare augmenters on your data: questions, metrics, comparison, choice, report."""
 
-from llama_index_ext_ctxaug.evaluation.answer_metrics import AnswerExact, AnswerF1, JudgeMetric, judges
+from llama_index_ext_ctxaug.evaluation.answer_metrics import (
+    SHORT_ANSWER_PROMPT,
+    AnswerExact,
+    AnswerF1,
+    JudgeMetric,
+    judges,
+)
 from llama_index_ext_ctxaug.evaluation.cached_llm import CachedLLM
 from llama_index_ext_ctxaug.evaluation.choice import Choice, Interval, choose, filter_by_threshold, mark
 from llama_index_ext_ctxaug.evaluation.compare import acompare, compare
@@ -33,6 +39,7 @@ from llama_index_ext_ctxaug.evaluation.systems import BASELINE
 
 __all__ = [
     "BASELINE",
+    "SHORT_ANSWER_PROMPT",
     "AnswerExact",
     "AnswerF1",
     "AnswerFound",

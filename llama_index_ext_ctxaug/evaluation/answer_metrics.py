@@ -9,9 +9,18 @@ from collections import Counter
 
 from llama_index.core.evaluation import BaseEvaluator, FaithfulnessEvaluator, RelevancyEvaluator
 from llama_index.core.llms import LLM
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode
 
 from llama_index_ext_ctxaug.evaluation.outcome import Metric, Outcome
+
+SHORT_ANSWER_PROMPT = PromptTemplate(
+    "Context:\n{context_str}\n\n"
+    "Answer the question from the context alone, with as few words of the context as possible and no "
+    "explanation.\n"
+    "Question: {query_str}\nAnswer: "
+)
+"""A prompt for answers as short as the expected ones, which F1 and exact match need."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _CHARACTERS = (

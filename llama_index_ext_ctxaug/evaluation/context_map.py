@@ -37,13 +37,16 @@ class ContextMap:
 
     Attributes:
         systems: the blocks of each system by its name.
+        question: the query, shown above the map; "" to leave it out.
     """
 
     systems: Systems
+    question: str = ""
 
     def to_html(self) -> str:
         """Return one self-contained page."""
-        return render("map.html", title="Context map", documents=map_documents(self.systems))
+        documents = map_documents(self.systems)
+        return render("map.html", title="Context map", question=self.question, documents=documents)
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file and return its path."""
@@ -55,17 +58,21 @@ class ContextMap:
         return in_notebook(self.to_html())
 
     def __str__(self) -> str:
-        return "\n".join(line for name, blocks in self.systems.items() for line in _lines(name, blocks))
+        lines = [f"Question: {for_terminal(self.question)}"] if self.question else []
+        return "\n".join(
+            [*lines, *(line for name, own in self.systems.items() for line in _lines(name, own))]
+        )
 
 
-def explain(nodes: Sequence[NodeWithScore], name: str = "context") -> ContextMap:
+def explain(nodes: Sequence[NodeWithScore], name: str = "context", question: str = "") -> ContextMap:
     """Show what a retriever or an augmenter gave: a picture in a notebook, a page, or text with `print`.
 
     Args:
         nodes: for instance `response.source_nodes`.
         name: label of the strip.
+        question: the query, shown above the map; "" to leave it out.
     """
-    return ContextMap({name: blocks_of(nodes)})
+    return ContextMap({name: blocks_of(nodes)}, question)
 
 
 def _lines(name: str, blocks: Sequence[Block]) -> Iterator[str]:

@@ -1,112 +1,175 @@
-"""Read a folder of texts into chunks, a docstore and a retriever."""
+"""Read a folder of files into chunks, a docstore and a retriever."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
-from llama_index.core import Document, VectorStoreIndex
+from llama_index.core import Document, StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation.extras import load_extra
+from llama_index_ext_ctxaug.evaluation.files import READERS, read_file
 
-TEXT_FILES = frozenset({".txt", ".md", ".rst"})
+_PARALLEL_CHARACTERS = 2_000_000
+"""Shorter corpora are split in this process: starting others takes longer."""
+
+_BATCH = 16
+"""Documents that a process splits at a time."""
 
 
 @dataclass
 class Corpus:
-    """The texts of a folder.
+    """The chunks of a folder.
 
     Attributes:
         documents: the documents; the id of each is its path in the folder.
         nodes: their chunks, with ids such as "notes/a.txt#3", counted from 0.
         docstore: a store of both.
-        problems: a sentence for each file that could not be read.
+        fingerprint: a short text that is equal for equal documents and chunk sizes.
+        cache: folder of the index; None to keep it in memory.
     """
 
-    documents: list[Document]
-    nodes: list[BaseNode]
+    documents: Sequence[Document]
+    nodes: Sequence[BaseNode]
     docstore: SimpleDocumentStore
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def fingerprint(self) -> str:
-        """A short text that is equal for equal chunks of equal documents."""
-        digest = hashlib.sha256()
-        for node in self.nodes:
-            digest.update(f"{node.node_id}\0{node.get_content()}\0".encode(errors="replace"))
-        return digest.hexdigest()[:12]
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """Text by document name: path in the folder, and file name with and without its suffix."""
-        result: dict[str, str] = {}
-        for document in self.documents:
-            path = Path(document.id_)
-            for name in (document.id_, path.name, path.stem):
-                result.setdefault(name, document.text)
-        return result
+    fingerprint: str
+    cache: Path | None = None
 
 
-def read_corpus(folder: str | Path, chunk_size: int = 256, chunk_overlap: int = 20) -> Corpus:
-    """Read the .txt, .md and .rst files of a folder and its subfolders, and split them into chunks.
+def read_documents(
+    folder: str | Path, *, problems: list[str] | None = None, show_progress: bool = False
+) -> list[Document]:
+    """Read the files of a folder and its subfolders: text, and with the extra `readers` PDF, HTML and DOCX.
 
     Args:
         folder: the folder.
-        chunk_size: maximum tokens of a chunk.
-        chunk_overlap: tokens that neighboring chunks share.
+        problems: receives a sentence for each file that cannot be read.
+        show_progress: show LlamaIndex's progress bar.
 
     Raises:
-        ConfigurationError: no folder, no text in it, or invalid sizes.
+        ConfigurationError: no folder, no text in it, or the extra is not installed.
     """
-    folder = Path(folder)
+    folder, problems = Path(folder), [] if problems is None else problems
     if not folder.is_dir():
-        raise ConfigurationError(f"{str(folder)!r} is not a folder; give one with .txt, .md or .rst files")
-    documents, problems = [], []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in TEXT_FILES and path.is_file():
-            try:
-                text = path.read_bytes().decode("utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{str(path)!r} cannot be read as UTF-8 and is left out: {error}")
-                continue
-            if text.strip():
-                documents.append(_document(text, path.relative_to(folder)))
+        raise ConfigurationError(f"{str(folder)!r} is not a folder; give one with {', '.join(READERS)} files")
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in READERS and path.is_file()]
+    documents = []
+    for path in get_tqdm_iterable(paths, show_progress, "Reading documents"):
+        try:
+            text = read_file(path)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # the readers of PDF and DOCX raise errors of many kinds
+            problems.append(f"{str(path)!r} cannot be read and is left out: {error}")
+            continue
+        if text.strip():
+            documents.append(_document(text, path.relative_to(folder)))
+        else:
+            problems.append(f"{str(path)!r} has no text and is left out")
     if not documents:
         more = f" {len(problems)} files cannot be read; the first: {problems[0]}" if problems else ""
-        raise ConfigurationError(f"no text in {str(folder)!r}; it needs .txt, .md or .rst files.{more}")
+        raise ConfigurationError(f"no text in {str(folder)!r}; it needs {', '.join(READERS)} files.{more}")
+    return documents
+
+
+def _document(text: str, path: Path) -> Document:
+    """Return a document whose path is kept out of the text that models read."""
+    return Document(
+        id_=path.as_posix(),
+        text=text,
+        metadata={"file_path": path.as_posix()},
+        excluded_llm_metadata_keys=["file_path"],
+        excluded_embed_metadata_keys=["file_path"],
+    )
+
+
+def build_corpus(
+    documents: Sequence[Document],
+    chunk_size: int = 256,
+    chunk_overlap: int = 20,
+    *,
+    cache: Path | None = None,
+    show_progress: bool = False,
+) -> Corpus:
+    """Split documents into chunks and put both into a docstore.
+
+    Args:
+        documents: the documents.
+        chunk_size: maximum tokens of a chunk.
+        chunk_overlap: tokens that neighboring chunks share.
+        cache: folder in which chunks and index are kept for later runs; None to keep them in memory.
+        show_progress: show LlamaIndex's progress bar.
+
+    Raises:
+        ConfigurationError: invalid sizes.
+    """
+    fingerprint = _fingerprint(documents, chunk_size, chunk_overlap)
+    kept = cache / fingerprint if cache else None
+    if kept and (kept / "docstore.json").is_file():
+        docstore = SimpleDocumentStore.from_persist_path(str(kept / "docstore.json"))
+        ids = {document.id_ for document in documents}
+        nodes = [node for id_, node in docstore.docs.items() if id_ not in ids]
+        return Corpus(documents, nodes, docstore, fingerprint, kept)
     try:
-        splitter = SentenceSplitter(
-            chunk_size=chunk_size,
-            chunk_overlap=chunk_overlap,
-            id_func=lambda number, document: f"{document.node_id}#{number}",
-        )
-        nodes = splitter.get_nodes_from_documents(documents)
+        nodes = list(_split_all(documents, chunk_size, chunk_overlap, show_progress))
     except ValueError as error:
         raise ConfigurationError(f"chunks of {chunk_size} tokens: {error}") from error
     docstore = SimpleDocumentStore()
     docstore.add_documents([*documents, *nodes])
-    return Corpus(documents, nodes, docstore, problems)
+    if kept:
+        docstore.persist(str(kept / "docstore.json"))
+    return Corpus(documents, nodes, docstore, fingerprint, kept)
 
 
-def _document(text: str, path: Path) -> Document:
-    """Return a document whose name is kept out of the text that models read."""
-    metadata = {"file_path": path.as_posix(), "file_name": path.name, "doc_id": path.stem}
-    keys = list(metadata)
-    return Document(
-        id_=path.as_posix(),
-        text=text,
-        metadata=metadata,
-        excluded_llm_metadata_keys=keys,
-        excluded_embed_metadata_keys=keys,
+def _fingerprint(documents: Iterable[Document], *sizes: int) -> str:
+    digest = hashlib.sha256(json.dumps(sizes).encode())
+    for document in documents:
+        digest.update(json.dumps([document.id_, document.text]).encode())
+    return digest.hexdigest()[:12]
+
+
+def _split_all(
+    documents: Sequence[Document], chunk_size: int, chunk_overlap: int, show_progress: bool
+) -> Iterator[BaseNode]:
+    """Yield the chunks of all documents, split in several processes if they are long."""
+    batches = [documents[start : start + _BATCH] for start in range(0, len(documents), _BATCH)]
+    arguments = (batches, repeat(chunk_size), repeat(chunk_overlap))
+    long = sum(len(document.text) for document in documents) > _PARALLEL_CHARACTERS
+    if not long or len(batches) == 1:
+        for nodes in get_tqdm_iterable(
+            map(_split, *arguments), show_progress, "Splitting documents", total=len(batches)
+        ):
+            yield from nodes
+        return
+    with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        for nodes in get_tqdm_iterable(
+            pool.map(_split, *arguments), show_progress, "Splitting documents", total=len(batches)
+        ):
+            yield from nodes
+
+
+def _split(documents: Sequence[Document], chunk_size: int, chunk_overlap: int) -> list[BaseNode]:
+    splitter = SentenceSplitter(
+        chunk_size=chunk_size,
+        chunk_overlap=chunk_overlap,
+        id_func=lambda number, document: f"{document.node_id}#{number}",
     )
+    return splitter.get_nodes_from_documents(documents)
 
 
 def make_retriever(corpus: Corpus, top_k: int, model: BaseEmbedding | None = None) -> BaseRetriever:
@@ -121,15 +184,34 @@ def make_retriever(corpus: Corpus, top_k: int, model: BaseEmbedding | None = Non
         ConfigurationError: the BM25 retriever is not installed.
     """
     top_k = min(top_k, len(corpus.nodes))
-    if model is None:
-        return _bm25(corpus, top_k)
-    return VectorStoreIndex(corpus.nodes, embed_model=model).as_retriever(similarity_top_k=top_k)
+    return _bm25(corpus, top_k) if model is None else _by_embedding(corpus, top_k, model)
 
 
 def _bm25(corpus: Corpus, top_k: int) -> BaseRetriever:
-    bm25 = load_extra("llama_index.retrievers.bm25", "cli")
+    retriever_class = load_extra("llama_index.retrievers.bm25", "cli").BM25Retriever
     logging.getLogger("bm25s").setLevel(logging.WARNING)
-    retriever: BaseRetriever = bm25.BM25Retriever.from_defaults(nodes=corpus.nodes, similarity_top_k=top_k)
+    kept = corpus.cache / "bm25" if corpus.cache else None
+    if kept and kept.is_dir():
+        retriever: BaseRetriever = retriever_class.from_persist_dir(str(kept))
+        retriever.similarity_top_k = top_k  # type: ignore[attr-defined]
+        return retriever
+    retriever = retriever_class.from_defaults(nodes=corpus.nodes, similarity_top_k=top_k)
+    if kept:
+        retriever.persist(str(kept))  # type: ignore[attr-defined]
+    return retriever
+
+
+def _by_embedding(corpus: Corpus, top_k: int, model: BaseEmbedding) -> BaseRetriever:
+    kept = corpus.cache / Path(model.model_name).name if corpus.cache else None
+    if kept and kept.is_dir():
+        index = load_index_from_storage(
+            StorageContext.from_defaults(persist_dir=str(kept)), embed_model=model
+        )
+    else:
+        index = VectorStoreIndex(list(corpus.nodes), embed_model=model, show_progress=True)
+        if kept:
+            index.storage_context.persist(str(kept))
+    retriever: BaseRetriever = index.as_retriever(similarity_top_k=top_k)
     return retriever
 
 

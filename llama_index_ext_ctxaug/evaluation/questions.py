@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from llama_index_ext_ctxaug import ConfigurationError
@@ -15,10 +16,10 @@ from llama_index_ext_ctxaug.evaluation.extras import load_extra
 
 _NAMES = {
     "id": ("id", "qid", "question_id"),
-    "text": ("question", "query", "text"),
-    "expected_ids": ("expected_ids", "retrieval_gt"),
-    "evidence": ("evidence", "references"),
-    "answers": ("answers", "answer", "generation_gt"),
+    "text": ("question", "query", "user_input", "text"),
+    "expected_ids": ("expected_ids", "retrieval_gt", "reference_context_ids"),
+    "evidence": ("evidence", "references", "reference_contexts"),
+    "answers": ("answers", "answer", "generation_gt", "reference", "ground_truth", "ground_truths"),
     "document": ("document", "doc_id"),
 }
 
@@ -71,12 +72,14 @@ def load_questions(
 
     JSONL and CSV have the field `question`, and optionally `id`, `expected_ids` (node ids, or groups of
     them), `evidence` (texts, or objects with `text` or `start` and `end`, and `document`) and `answers`.
-    AutoRAG's names `qid`, `query`, `retrieval_gt` and `generation_gt` are accepted too. In a CSV a field
+    The names of AutoRAG (`qid`, `query`, `retrieval_gt`, `generation_gt`), ragas (`user_input`,
+    `reference_contexts`, `reference`) and SQuAD (`answers` with `text`) are accepted too. In a CSV a field
     with several values is a JSON list.
 
     Args:
         path: a .jsonl, .csv or .parquet file (parquet needs the extra `eval`).
-        documents: texts by document name, for evidence that is given by `start` and `end` alone.
+        documents: texts by document id or path. Names of documents in the file are resolved to these, and
+            evidence that is given by `start` and `end` alone is cut from them.
         problems: receives a sentence for each line that is skipped; None to raise at the first.
 
     Raises:
@@ -85,9 +88,10 @@ def load_questions(
     path = Path(path)
     questions: list[Question] = []
     seen: dict[str, int] = {}
+    known = _Documents(documents or {})
     for line, record in _records(path):
         try:
-            question = _question(record, line, documents or {})
+            question = _question(record, line, known)
             _refuse_known(question.id, seen)
         except (ConfigurationError, ValueError) as error:
             problem = f"{path.name}, line {line}: {error}"
@@ -113,7 +117,7 @@ def check_questions(
 
     Args:
         questions: the questions.
-        documents: names of all documents; None to leave documents unchecked.
+        documents: ids of all documents; None to leave documents unchecked.
         node_ids: ids of all nodes; None to leave node ids unchecked.
     """
     problems = []
@@ -134,6 +138,28 @@ def check_questions(
                     f"the first is {unknown[0]!r}; ids must be those of the nodes that the retriever returns"
                 )
     return problems
+
+
+class _Documents:
+    """Texts of documents, found by id, or by any end of their path with or without the suffix."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = texts
+        self._ids: dict[str, list[str]] = {}
+        for id_ in texts:
+            path = PurePosixPath(id_)
+            for parts in (path.parts, path.with_suffix("").parts if path.name else ()):
+                for start in range(len(parts)):
+                    self._ids.setdefault("/".join(parts[start:]), []).append(id_)
+
+    def resolve(self, name: Any) -> str | None:
+        """Return the id of a document, or the name itself if it is unknown."""
+        if name is None or str(name) in self.texts:
+            return None if name is None else str(name)
+        ids = list(dict.fromkeys(self._ids.get(str(name), [str(name)])))
+        if len(ids) > 1:
+            raise ConfigurationError(f"document {name!r} may be {ids[0]!r} or {ids[1]!r}; give its path")
+        return ids[0]
 
 
 def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
@@ -189,7 +215,7 @@ def _refuse_known(id_: str, seen: Mapping[str, int]) -> None:
         raise ConfigurationError(f"the id {id_!r} is that of line {seen[id_]} too; ids must differ")
 
 
-def _question(record: Mapping[str, Any] | Exception, line: int, documents: Mapping[str, str]) -> Question:
+def _question(record: Mapping[str, Any] | Exception, line: int, documents: _Documents) -> Question:
     if isinstance(record, Exception):
         raise record
     values = {name: _first(record, keys) for name, keys in _NAMES.items()}
@@ -202,7 +228,7 @@ def _question(record: Mapping[str, Any] | Exception, line: int, documents: Mappi
         text=text.strip(),
         expected_ids=_groups(values["expected_ids"]),
         evidence=tuple(_evidence(item, default, documents) for item in _items(values["evidence"])),
-        answers=tuple(str(item) for item in _items(values["answers"]) if str(item).strip()),
+        answers=_answers(values["answers"]),
         line=line,
     )
 
@@ -216,17 +242,31 @@ def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return the values of a field: a list, a JSON list in a text, or one value."""
+    """Return the values of a field: a list, a JSON or Python list in a text, or one value."""
     if value is None:
         return []
-    if isinstance(value, str):
-        if not value.lstrip().startswith("["):
-            return [value]
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return [value]
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        value = _parsed(value)
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _parsed(text: str) -> Any:
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(text)
+        except (ValueError, SyntaxError, TypeError, RecursionError):
+            continue
+    return text
+
+
+def _answers(value: Any) -> tuple[str, ...]:
+    """Return the answers: texts, or SQuAD's objects with a text or several."""
+    answers = []
+    for item in _items(value):
+        answers += _items(item.get("text")) if isinstance(item, Mapping) else [item]
+    if any(str(answer).startswith("{'text'") for answer in answers):
+        raise ConfigurationError(f"answers {value!r} cannot be read; write them as a JSON list")
+    return tuple(str(answer) for answer in answers if answer is not None and str(answer).strip())
 
 
 def _groups(value: Any) -> tuple[tuple[str, ...], ...]:
@@ -239,28 +279,28 @@ def _groups(value: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(groups)
 
 
-def _evidence(item: Any, default: str | None, documents: Mapping[str, str]) -> Evidence:
+def _evidence(item: Any, default: str | None, documents: _Documents) -> Evidence:
     if isinstance(item, str):
-        return _with_text(Evidence(item, default), documents)
+        return _with_text(Evidence(item, documents.resolve(default)), documents)
     if not isinstance(item, Mapping):
         raise ConfigurationError(f"evidence must be a text or an object with one, is {item!r}")
-    document = _first(item, _NAMES["document"]) or default
+    document = documents.resolve(_first(item, _NAMES["document"]) or default)
     start, end = item.get("start"), item.get("end")
     if not all(place is None or (isinstance(place, int) and place >= 0) for place in (start, end)):
         raise ConfigurationError(f"evidence from {start!r} to {end!r}: these must be numbers of characters")
     return _with_text(Evidence(str(item.get("text") or ""), document, start, end), documents)
 
 
-def _with_text(evidence: Evidence, documents: Mapping[str, str]) -> Evidence:
+def _with_text(evidence: Evidence, documents: _Documents) -> Evidence:
     if evidence.text.strip():
         return evidence
     if evidence.start is None or evidence.end is None or evidence.document is None:
         raise ConfigurationError("evidence needs a text, or a document with start and end")
-    if evidence.document not in documents:
+    if evidence.document not in documents.texts:
         raise ConfigurationError(
             f"evidence without a text, and its document {evidence.document!r} is not among the documents"
         )
-    text = documents[evidence.document][evidence.start : evidence.end]
+    text = documents.texts[evidence.document][evidence.start : evidence.end]
     if not text.strip():
         raise ConfigurationError(
             f"evidence from {evidence.start} to {evidence.end} is empty in {evidence.document!r}"

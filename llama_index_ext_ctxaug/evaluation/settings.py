@@ -54,7 +54,7 @@ WIDE_POOL_AUGMENTERS = frozenset({"relevant-segments"})
 WIDE_POOL = 100
 """Number of hits in a wide pool."""
 
-DEFAULTS = ("next-1", "both-1-passages", "both-2-passages")
+DEFAULTS = ("next-1", "both-1-passages", "both-2-passages", "relevant-segments")
 """The augmenters that are compared if none is named."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 
 from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_markdown, for_terminal, without_controls
@@ -29,13 +30,17 @@ def to_text(value: object) -> str:
 
 def to_terminal(records: Records, columns: Sequence[str], width: int = 40) -> str:
     """Format a table with aligned columns."""
-    cells = [
-        [str(column) for column in columns],
-        *([for_terminal(to_text(record[c]), width) for c in columns] for record in records),
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    return "\n".join(line.rstrip() for line in [lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+    console_class, text = load_extra("rich.console", "eval").Console, load_extra("rich.text", "eval").Text
+    table = load_extra("rich.table", "eval").Table(box=load_extra("rich.box", "eval").SIMPLE_HEAD)
+    for column in columns:
+        right = not any(isinstance(record[column], str) for record in records)
+        table.add_column(text(column.replace("_", " ")), justify="right" if right else "left")
+    for record in records:
+        table.add_row(*(text(for_terminal(to_text(record[column]), width)) for column in columns))
+    console = console_class(color_system=None, file=StringIO())
+    console.width = max(console.width, console.measure(table).minimum)  # numbers are not wrapped
+    console.print(table)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().strip("\n").splitlines())
 
 
 def to_markdown(records: Records, columns: Sequence[str]) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
 from llama_index_ext_ctxaug.evaluation.cli import ctxaug
 from llama_index_ext_ctxaug.evaluation.settings import read_settings
@@ -61,7 +63,7 @@ def test_compare(docs: Path, asked: Path, tmp_path: Path) -> None:
     common = ("compare", "--docs", docs, "--questions", asked, "--chunk-size", 32, "--chunk-overlap", 0)
     done = run(*common, "--augmenter", "next-1", "--budget", 120, "--out", out)
     assert done.exit_code == 0, done.output
-    assert "broken.txt' cannot be read as UTF-8 and is left out" in done.stderr
+    assert "broken.txt' cannot be read and is left out: it is not UTF-8" in done.stderr
     assert "Within 120 tokens: " in done.stdout
     assert {path.name for path in out.iterdir()} > {
         "report.html",
@@ -169,6 +171,51 @@ def test_absent_documents_are_named(docs: Path, tmp_path: Path) -> None:
     assert "line 2, question '2': its document 'z' is not among the documents" in done.stderr
     assert "the first is 'z#1'" in done.stderr
     assert "q.jsonl, line 3: is not JSON" in done.stderr
+
+
+def answer(request: Request) -> Response:
+    """Answer as an OpenAI-compatible endpoint, with the third word of the prompt's first line."""
+    prompt = json.loads(request.data)["messages"][-1]["content"]
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": prompt.split()[3]},
+        "finish_reason": "stop",
+    }
+    return Response(json.dumps({"id": "1", "object": "chat.completion", "created": 0, "model": "m",
+                                "choices": [choice]}), content_type="application/json")  # fmt: skip
+
+
+def test_answers_of_an_endpoint(docs: Path, asked: Path, tmp_path: Path, httpserver: HTTPServer) -> None:
+    """An OpenAI-compatible endpoint answers each context; with --cache a second run sends no request."""
+    lines = [json.loads(line) | {"answers": ["part"]} for line in asked.read_text("utf-8").splitlines()]
+    asked.write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    httpserver.expect_request("/v1/chat/completions", method="POST").respond_with_handler(answer)
+    common = ["compare", "--docs", docs, "--questions", asked, "--chunk-size", 32, "--augmenter", "next-1"]
+    common += ["--llm", "any", "--llm-url", httpserver.url_for("/v1"), "--cache", tmp_path / "cache"]
+    done = run(*common, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "out" / "questions.csv").open(encoding="utf-8") as file:
+        records = list(csv.DictReader(file))
+    assert {record["system"] for record in records} == {"pass-through", "next-1"}
+    assert all(record["answer"] for record in records)
+    requests = len(httpserver.log)
+    again = run(*common, "--out", tmp_path / "again")
+    assert again.exit_code == 0, again.output
+    assert requests == len(httpserver.log) > 8
+    assert "Splitting documents" in done.stderr
+    assert "Splitting documents" not in again.stderr
+
+
+def test_questions_are_checked_before_the_index(docs: Path, asked: Path, tmp_path: Path) -> None:
+    """Names that are ambiguous or absent are reported before anything is split."""
+    for name in ("one", "two"):
+        (docs / name).mkdir()
+        (docs / name / "a.txt").write_text("something else", "utf-8")
+    (docs / "a.txt").unlink()
+    done = run("compare", "--docs", docs, "--questions", asked, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "document 'a' may be 'one/a.txt' or 'two/a.txt'; give its path" in done.stderr
+    assert "Splitting" not in done.stderr
 
 
 def test_help_names_every_option() -> None:

@@ -95,3 +95,45 @@ def test_what_is_not_there() -> None:
     assert "line 7" in first
     assert "'gone.txt'" in first
     assert "'n2'" in second
+
+
+def test_ragas_csv(tmp_path: Path) -> None:
+    """A CSV of ragas, with lists as pandas writes them, gives question, evidence and reference answer."""
+    path = tmp_path / "q.csv"
+    path.write_text(
+        "user_input,reference_contexts,reference,response\n"
+        'Why?,"[\'It\\\'s so.\', ""because""]",So.,A system said this.\n'
+        'How?,"[""one""]",,\n',
+        "utf-8",
+    )
+    assert load_questions(path) == [
+        Question("2", "Why?", evidence=(Evidence("It's so."), Evidence("because")), answers=("So.",)),
+        Question("3", "How?", evidence=(Evidence("one"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        '{"text": ["1901", "in 1901"], "answer_start": [3, 0]}',
+        '[{"text": "1901", "answer_start": 3}, {"text": "in 1901", "answer_start": 0}]',
+        "\"{'text': ['1901', 'in 1901'], 'answer_start': [3, 0]}\"",
+    ],
+)
+def test_squad_answers(tmp_path: Path, answers: str) -> None:
+    """SQuAD's answers are read as an object with several texts, as several objects, and from a CSV's text."""
+    path = tmp_path / "q.jsonl"
+    path.write_text(
+        f'{{"id": "5", "title": "x", "context": "...", "question": "When?", "answers": {answers}}}'
+    )
+    assert load_questions(path) == [Question("5", "When?", answers=("1901", "in 1901"))]
+
+
+def test_answers_that_cannot_be_read(tmp_path: Path) -> None:
+    """An object of answers in an unknown format is refused instead of taken for an answer."""
+    path = tmp_path / "q.csv"
+    path.write_text("question,answers\nWhen?,\"{'text': array(['1901'], dtype=object)}\"\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="cannot be read; write them as a JSON list"):
+        load_questions(path)
+    path.write_text('question,answers,evidence\nWhen?,[1901] or so,"{x: 1}"\n', "utf-8")
+    assert load_questions(path) == [Question("2", "When?", (), (Evidence("{x: 1}"),), ("[1901] or so",))]
