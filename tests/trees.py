@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
-from strategies import SCORES
 
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of
+from llama_index_ext_ctxaug.testing.worlds import SCORES
 
 PARENT, CHILD, SOURCE = NodeRelationship.PARENT, NodeRelationship.CHILD, NodeRelationship.SOURCE
 PREVIOUS, NEXT = NodeRelationship.PREVIOUS, NodeRelationship.NEXT

@@ -1,7 +1,10 @@
-"""Tools for testing augmenters and docstores, the package's and your own.
+"""A kit for tests of augmenters and docstores.
 
-They need nothing but llama-index-core; run `DocstoreConformance` with pytest.
+It needs nothing but llama-index-core, except `AugmenterConformance` and `PostprocessorConformance`, which
+need hypothesis and blockbuster. Run the conformance suites with pytest.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from llama_index_ext_ctxaug.testing.docstore_conformance import DocstoreConformance
 from llama_index_ext_ctxaug.testing.kit import (
@@ -14,9 +17,17 @@ from llama_index_ext_ctxaug.testing.kit import (
 )
 from llama_index_ext_ctxaug.testing.relay import Relay
 
+if TYPE_CHECKING:
+    from llama_index_ext_ctxaug.testing.augmenter_conformance import (
+        AugmenterConformance,
+        PostprocessorConformance,
+    )
+
 __all__ = [
+    "AugmenterConformance",
     "DocstoreConformance",
     "ObservedDocstore",
+    "PostprocessorConformance",
     "Relay",
     "ScriptedLLM",
     "WordEmbedding",
@@ -24,3 +35,15 @@ __all__ = [
     "hits",
     "linked_document",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("AugmenterConformance", "PostprocessorConformance"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from llama_index_ext_ctxaug.testing import augmenter_conformance
+    except ImportError as error:
+        raise ImportError(
+            f"{name} needs hypothesis and blockbuster: pip install 'llama-index-ext-ctxaug[test]'"
+        ) from error
+    return getattr(augmenter_conformance, name)

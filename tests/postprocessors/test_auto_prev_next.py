@@ -19,7 +19,6 @@ from llama_index.core import Settings
 from llama_index.core.llms import ChatMessage, CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from pydantic import ValidationError
-from strategies import World, shuffled, worlds
 
 from llama_index_ext_ctxaug import (
     AutoPrevNextNodePostprocessor,
@@ -29,6 +28,7 @@ from llama_index_ext_ctxaug import (
     read_provenance,
 )
 from llama_index_ext_ctxaug.testing import ObservedDocstore, ScriptedLLM, docstore_of, hits, linked_document
+from llama_index_ext_ctxaug.testing.worlds import World, shuffled, worlds
 
 QUERY = "What is told?"
 Answers = Callable[[str], str]

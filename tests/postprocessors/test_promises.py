@@ -1,23 +1,20 @@
-"""What every augmenter keeps, over random stores, links, hits and faults, sync and async."""
+"""PrevNextNodePostprocessor against its definition, over random stores, links, hits and faults."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
-import pytest
 from helpers import ids
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeRelationship, NodeWithScore
-from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
-from strategies import World, shuffled, worlds
 
-from llama_index_ext_ctxaug import MissingNodeError, PrevNextNodePostprocessor, read_provenance
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance
 from llama_index_ext_ctxaug.engine.output import Writer
 from llama_index_ext_ctxaug.passages.passage import Passage
 from llama_index_ext_ctxaug.passages.scores import score_key
+from llama_index_ext_ctxaug.testing.worlds import World, shuffled, worlds
 
 REACH = st.fixed_dictionaries({"num_previous": st.integers(0, 5), "num_next": st.integers(0, 5)})
 
@@ -40,60 +37,6 @@ def both_ways(
     again = asyncio.run(augmenter.apostprocess_nodes(given_hits))
     assert [hit.to_dict() for hit in result] == [hit.to_dict() for hit in again]
     return result
-
-
-@given(worlds(), REACH)
-def test_hits_survive(world: World, reach: dict[str, int]) -> None:
-    """Each distinct hit goes out once, as an object that came in, with its best score."""
-    result = both_ways(world, **reach)
-    assert len(set(ids(result))) == len(result)
-    best: dict[str, float | None] = {}
-    for hit in world.hits:
-        known = best.setdefault(hit.node.node_id, hit.score)
-        best[hit.node.node_id] = max(known, hit.score, key=score_key)
-    out = {hit.node.node_id: hit for hit in result}
-    for node_id, score in best.items():
-        assert out[node_id].score == score
-        assert any(out[node_id] is hit for hit in world.hits)
-
-
-@given(worlds(), REACH)
-def test_nothing_is_changed_in_place(world: World, reach: dict[str, int]) -> None:
-    """Hits, stored nodes and the list are as before, hashes included, and a second call says the same."""
-    before = [(id(hit), hit.to_dict(), hit.node.hash) for hit in world.hits]
-    store = world.store()
-    stored = {id_: node.to_dict() for id_, node in store.docs.items()}
-    augmenter = PrevNextNodePostprocessor(docstore=store, **reach)
-    first = [hit.to_dict() for hit in augmenter.postprocess_nodes(world.hits)]
-    second = [hit.to_dict() for hit in augmenter.postprocess_nodes(world.hits)]
-    assert first == second
-    assert before == [(id(hit), hit.to_dict(), hit.node.hash) for hit in world.hits]
-    assert stored == {id_: node.to_dict() for id_, node in store.docs.items()}
-
-
-@given(worlds(), REACH)
-def test_neighbors_are_of_the_same_document(world: World, reach: dict[str, int]) -> None:
-    """Each added node names its hits, and is of their document, whatever the links say."""
-    nodes = world.nodes
-    for hit in both_ways(world, **reach):
-        provenance = read_provenance(hit.node)
-        if provenance is not None:
-            assert provenance.role == "neighbor"
-            assert provenance.hits
-            for hit_id in provenance.hits:
-                assert nodes[hit_id].ref_doc_id == hit.node.ref_doc_id
-                assert any(hit_id == found.node.node_id for found in world.hits)
-
-
-@given(worlds(), REACH)
-def test_filters_hold(world: World, reach: dict[str, int]) -> None:
-    """No node of another tenant is added, by filters or by a function; hits stay."""
-    filters = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
-    result = both_ways(world, neighbor_filters=filters, **reach)
-    assert all(hit.node.metadata["tenant"] == "a" for hit in result if read_provenance(hit.node))
-    assert {hit.node.node_id for hit in world.hits} <= set(ids(result))
-    by_function = both_ways(world, neighbor_filters=lambda node: node.metadata["tenant"] == "a", **reach)
-    assert ids(by_function) == ids(result)
 
 
 @given(worlds(tidy=True), REACH)
@@ -130,50 +73,6 @@ def test_the_order_of_hits_shows_in_ranks_alone(world: World, reach: dict[str, i
         assert {frozenset(run) for run in first.last} == {frozenset(run) for run in second.last}
     if world.tidy and world.hits:
         assert {tuple(run) for run in first.last} == {tuple(run) for run in second.last}
-
-
-@given(worlds(), REACH)
-def test_missing_nodes_are_reported_once(world: World, reach: dict[str, int]) -> None:
-    """A missing neighbor gives at most one warning; strict=True raises exactly where there is a warning."""
-    messages: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("llama_index_ext_ctxaug")
-    log.addHandler(handler)
-    try:
-        PrevNextNodePostprocessor(docstore=world.store(), **reach).postprocess_nodes(world.hits)
-    finally:
-        log.removeHandler(handler)
-    assert len(messages) <= 1
-    assert not messages or not world.tidy
-    strict = PrevNextNodePostprocessor(docstore=world.store(), strict=True, **reach)
-    if messages:
-        with pytest.raises(MissingNodeError):
-            strict.postprocess_nodes(world.hits)
-    else:
-        strict.postprocess_nodes(world.hits)
-
-
-@given(worlds(), REACH, st.integers(0, 3))
-def test_a_failing_store_fails_the_call_or_returns_the_hits(
-    world: World, reach: dict[str, int], works: int
-) -> None:
-    """The store's own error is raised; with on_store_error="return_hits" all hits go out, and only they."""
-    healthy = world.store()
-    PrevNextNodePostprocessor(docstore=healthy, **reach).postprocess_nodes(world.hits)
-    fails = len(healthy.batches) + len(healthy.document_reads) > works
-    raising = PrevNextNodePostprocessor(docstore=world.store(fail_after=works), **reach)
-    patient = PrevNextNodePostprocessor(
-        docstore=world.store(fail_after=works), on_store_error="return_hits", **reach
-    )
-    result = patient.postprocess_nodes(world.hits)
-    assert {hit.node.node_id for hit in world.hits} <= set(ids(result))
-    if fails:
-        assert len(result) == len({hit.node.node_id for hit in world.hits})
-        for call in (raising.postprocess_nodes, lambda hits: asyncio.run(raising.apostprocess_nodes(hits))):
-            raising.docstore.reset()  # type: ignore[attr-defined]
-            with pytest.raises(ConnectionError, match="gone"):
-                call(world.hits)
 
 
 @given(worlds(tidy=True, max_chunks=14), REACH)

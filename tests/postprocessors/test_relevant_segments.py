@@ -16,7 +16,6 @@ from helpers import Postprocess, positions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
-from strategies import World, worlds
 
 from llama_index_ext_ctxaug import (
     ContextAugmenter,
@@ -28,6 +27,7 @@ from llama_index_ext_ctxaug import (
 )
 from llama_index_ext_ctxaug.budget.fit import final_text
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
+from llama_index_ext_ctxaug.testing.worlds import World, worlds
 
 
 def segments(
