@@ -199,7 +199,7 @@ class AugmenterConformance(PostprocessorConformance):
         ```
     """
 
-    max_round_trips: ClassVar[int] = 2
+    max_round_trips: ClassVar[int] = 4
 
     def make(self, docstore: BaseDocumentStore, **parameters: Any) -> Any:
         """Make the augmenter over a docstore."""

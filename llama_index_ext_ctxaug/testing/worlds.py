@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hypothesis import strategies as st
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug.testing.kit import ObservedDocstore, docstore_of, linked_document
 
@@ -17,7 +17,7 @@ Links = Literal["both", "previous", "next", "none"]
 LINKS: st.SearchStrategy[Links] = st.sampled_from(("both", "both", "both", "previous", "next", "none"))
 
 
-@dataclass
+@dataclass(repr=False)
 class World:
     """Documents in a store, and the hits that a retriever found in them.
 
@@ -35,6 +35,12 @@ class World:
     tidy: bool = True
     parents: list[TextNode] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        documents = [[_short(node) for node in document] for document in self.documents]
+        found = [(_short(hit.node), hit.score) for hit in self.hits]
+        above = [parent.node_id for parent in self.parents]
+        return f"World({documents}, hits={found}, missing={self.missing}, tidy={self.tidy}, parents={above})"
+
     @property
     def nodes(self) -> dict[str, TextNode]:
         """All chunks and parents by id."""
@@ -51,6 +57,11 @@ class World:
     def store(self, **options: Any) -> ObservedDocstore:
         """Return the store, which counts its reads."""
         return ObservedDocstore(docstore_of(*self.documents, self.parents), missing=self.missing, **options)
+
+
+def _short(node: BaseNode) -> str:
+    previous, next_ = (getattr(link, "node_id", None) for link in (node.prev_node, node.next_node))
+    return f"{node.node_id} ({previous} < > {next_})"
 
 
 @st.composite

@@ -42,7 +42,6 @@ class TestPrevNext(AugmenterConformance):
 class TestPrevNextPassages(AugmenterConformance):
     augmenter = PrevNextNodePostprocessor
     parameters = {"num_nodes": 1, "mode": "both", "output": "passages"}
-    max_round_trips = 3
 
 
 class TestAutoPrevNext(AugmenterConformance):
@@ -53,7 +52,6 @@ class TestAutoPrevNext(AugmenterConformance):
 class TestSection(AugmenterConformance):
     augmenter = SectionPostprocessor
     parameters = {"expansion_tokens": 40}
-    max_round_trips = 4
 
 
 class TestSectionWithSubsections(AugmenterConformance):
@@ -70,13 +68,11 @@ class TestRelevantSegments(AugmenterConformance):
     augmenter = RelevantSegmentsPostprocessor
     parameters = {"token_budget": 60}
     drops_hits = True
-    max_round_trips = 3
 
 
 class TestRelevantSegmentExtraction(AugmenterConformance):
     augmenter = RelevantSegmentExtractionPostprocessor
     drops_hits = True
-    max_round_trips = 3
 
 
 class TestWholeDocuments(AugmenterConformance):
