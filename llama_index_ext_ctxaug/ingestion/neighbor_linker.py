@@ -16,6 +16,11 @@ from llama_index_ext_ctxaug.structure.relationships import related_ids
 
 logger = logging.getLogger(__name__)
 
+_CUT = (
+    "; the nodes begin or end inside a document: pass whole documents in one call, "
+    "in distributed runs with WholeDocuments([parser, linker, ...])"
+)
+
 
 class LinkReport(NamedTuple):
     """The findings of a `NeighborLinker`.
@@ -49,7 +54,8 @@ class NeighborLinker(TransformComponent):
     kept. Input nodes are not changed: nodes with new links are copies, all others are returned as they
     are. A second run changes nothing.
 
-    **On failure**: contradictions are reported in one warning; `check` returns them.
+    **On failure**: contradictions, and links to nodes that were not passed in, are reported in one warning;
+    `check` returns them.
 
     Example:
         ```python
@@ -183,9 +189,10 @@ def warn_of_problems(name: str, problems: Mapping[LinkProblem, None]) -> None:
     counts = Counter(problem.kind for problem in problems)
     first = next(iter(problems))
     logger.warning(
-        "%s: %d problems with links (%s); the first is %r",
+        "%s: %d problems with links (%s); the first is %r%s",
         name,
         len(problems),
         ", ".join(f"{kind}: {count}" for kind, count in counts.items()),
         tuple(first),
+        _CUT if counts["not_at_hand"] else "",
     )

@@ -37,7 +37,8 @@ class LinkProblem(NamedTuple):
             "contradiction" (a link that a better founded one excludes, removed),
             "ring" (a link back into its own chain, removed),
             "doubt" (links that exclude each other with nothing to decide between them, kept),
-            "not_at_hand" (a link to a node that was not passed in, kept unless documents are complete),
+            "not_at_hand" (a link to a node that was not passed in, kept unless documents are complete; the
+            first or last child of a parent that was passed in),
             "repeated_number" (a chunk number that occurs twice, not used),
             "hole" (a missing chunk number or child, not linked over),
             "against_offsets" (a link that contradicts the character offsets, kept).
@@ -195,7 +196,11 @@ class ReadingOrder:
     def _siblings(self, above: str | None, nodes: list[BaseNode]) -> _Siblings:
         numbers, total = self._child_places(above, nodes), None
         if numbers is not None and above is not None:
-            total = len(related_ids(self.nodes[above], NodeRelationship.CHILD))
+            children = related_ids(self.nodes[above], NodeRelationship.CHILD)
+            total = len(children)
+            for id_ in (children[0], children[-1]):
+                if id_ not in self.nodes:
+                    self.problems[LinkProblem("not_at_hand", above, id_)] = None
         else:
             numbers = self._numbers(nodes)
         if numbers is None:
