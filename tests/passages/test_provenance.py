@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
-from llama_index.core.schema import NodeRelationship, RelatedNodeInfo
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import (
     PROVENANCE_KEY,
@@ -72,3 +73,77 @@ def test_a_copy_may_be_edited() -> None:
     copy.excluded_llm_metadata_keys.append("new")
     copy.set_content("another text")
     assert nodes[0].to_dict() == before
+
+
+def made_of(texts: list[str], metadata: list[dict[str, Any]]) -> BaseNode:
+    """Return a passage of one piece for each text, in a document of their own."""
+    pieces, start = [], 0
+    for number, (text, own) in enumerate(zip(texts, metadata, strict=True)):
+        end = start + len(text)
+        id_ = str(uuid5(NAMESPACE_OID, str(number)))
+        hit = str(uuid5(NAMESPACE_OID, str(number // 7 * 7)))
+        pieces.append(Piece(id_, "hit", (hit,), number % 7, start, end, start, end, True, "doc", own))
+        start = end
+    node = TextNode(text="".join(texts), metadata=metadata[0])
+    return with_provenance(node, Provenance("passage", pieces[0].hits, pieces=tuple(pieces)))
+
+
+TEXTS = [f"Chunk {number} says {number**3}. " * 30 for number in range(20)]
+
+
+def test_it_is_small() -> None:
+    """The string of 20 chunks with pages and times takes at most 2 kB, and nothing is left out."""
+    metadata = [
+        {"file_path": "/data/reports/2023/annual.pdf", "page_label": str(n), "start_s": n * 60.5}
+        for n in range(20)
+    ]
+    node = made_of(TEXTS, metadata)
+    assert len(node.metadata[PROVENANCE_KEY].encode()) <= 2000
+    assert [piece.metadata for piece in read_provenance(node).pieces] == metadata
+
+
+@pytest.mark.parametrize("summary", ["A summary of this very chunk. ", object()])
+def test_metadata_without_room_is_left_out(summary: Any) -> None:
+    """Of metadata that is too long, or no JSON, the passage's own value is not taken for the chunk's."""
+    metadata = [
+        {"page": n, "summary": summary * 20 if isinstance(summary, str) else summary, "n": n + 1}
+        for n in range(20)
+    ]
+    metadata[0]["summary"] = "another one"
+    node = made_of(TEXTS, metadata)
+    assert len(node.metadata[PROVENANCE_KEY].encode()) <= 2000
+    assert [piece.metadata for piece in read_provenance(node).pieces] == [
+        {"page": n, "n": n + 1} for n in range(20)
+    ]
+
+
+def test_metadata_that_a_later_step_added_is_not_the_chunks() -> None:
+    """A key that a later step adds to the passage is not said of its chunks."""
+    node = made_of(TEXTS[:3], [{"page": 1}] * 3)
+    node.metadata["note"] = "of a later step"
+    assert [piece.metadata for piece in read_provenance(node).pieces] == [{"page": 1}] * 3
+
+
+def test_only_what_holds_after_a_change() -> None:
+    """A cut passage has the pieces that are there, at their new places; an empty one has its hits alone."""
+    node = made_of(TEXTS[:4], [{"page": n} for n in range(4)])
+    text, whole = node.text, read_provenance(node)
+    start, end = len(TEXTS[0]), len(text) - len(TEXTS[3]) - 200
+    node.set_content(f"Source 1:\n{text[start:end]}\n")
+    changed = read_provenance(node)
+    assert (changed.role, changed.hits, changed.exact) == ("passage", whole.hits, False)
+    assert [piece.metadata["page"] for piece in changed.pieces] == [1, 2]
+    for piece in changed.pieces:
+        assert text[piece.source_start : piece.source_end] == node.text[piece.start : piece.end]
+    assert sum(piece.end - piece.start for piece in changed.pieces) > end - start - 100
+    node.set_content("nothing of it")
+    assert read_provenance(node).pieces == ()
+    node.set_content(text)
+    assert read_provenance(node) == whole
+
+
+def test_a_part_that_fits_several_places_is_left_out() -> None:
+    """Of a text that repeats itself no part can be told from another, so none is claimed."""
+    node = made_of(["The same line again.\n" * 60] * 2, [{"page": n} for n in range(2)])
+    node.set_content(node.text[210:1050])
+    assert read_provenance(node).pieces == ()
