@@ -1,6 +1,7 @@
 """Context augmentation for LlamaIndex: gives each retrieved chunk back what surrounds it."""
 
 from llama_index_ext_ctxaug.docstores.bulk import register_bulk_read
+from llama_index_ext_ctxaug.docstores.vector_store import VectorStoreDocstore
 from llama_index_ext_ctxaug.errors import (
     ConfigurationError,
     ContextAugmentationError,
@@ -84,6 +85,7 @@ __all__ = [
     "StopReason",
     "TokenBudgetPostprocessor",
     "UnclearAnswerError",
+    "VectorStoreDocstore",
     "Walk",
     "WholeDocuments",
     "WholeDocumentsPostprocessor",

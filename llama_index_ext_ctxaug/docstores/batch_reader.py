@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
+from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.read_step import ReadStep
 from llama_index_ext_ctxaug.flow import Flow, ask
 
@@ -83,6 +84,11 @@ class BatchReader:
     round_trips: int = 0
     reads: int = 0
     error: Exception | None = None
+
+    @property
+    def lists_are_costly(self) -> bool:
+        """True if listing a document costs more than reading a few nodes."""
+        return isinstance(self.docstore, ReadOnlyDocstore)
 
     def node(self, node_id: str) -> BaseNode | None:
         """Return the hit of this id, else the stored node; None if not loaded."""

@@ -41,6 +41,11 @@ def own_loop(client: Any) -> Iterator[None]:
 
 
 def of_another_loop(error: Exception) -> bool:
-    """True if an error says that a connection belongs to another event loop, closed or running."""
-    text = str(error)
-    return any(part in text for part in _LOOP_ERRORS)
+    """True if an error, or one that caused it, says that a connection belongs to another event loop."""
+    cause: BaseException | None = error
+    while cause is not None:
+        text = str(cause)
+        if any(part in text for part in _LOOP_ERRORS):
+            return True
+        cause = cause.__cause__
+    return False

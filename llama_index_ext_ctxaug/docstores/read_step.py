@@ -16,6 +16,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import bulk_read_of
+from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread, log_once
 from llama_index_ext_ctxaug.docstores.strategies import InBulk, ManyAtOnce, OneByOne, Records
 from llama_index_ext_ctxaug.docstores.threads import wait_in_thread
@@ -103,6 +104,11 @@ class ReadStep:
 
     def _documents(self) -> Flow[Mapping[str, RefDocInfo]]:
         store, ids = self.docstore, self.document_ids
+        if not ids:
+            return {}
+        if isinstance(store, ReadOnlyDocstore):
+            get, aget = partial(store.get_ref_doc_infos, ids), partial(store.aget_ref_doc_infos, ids)
+            return (yield from self._ask(Call(get, aget)))
         step = OneByOne(store, ids, store.get_ref_doc_info, store.aget_ref_doc_info, self.max_concurrency)
         found = yield from self._if_implemented("the order of its documents is unknown", step)
         return {id_: info for id_, info in zip(ids, found or [None] * len(ids), strict=True) if info}

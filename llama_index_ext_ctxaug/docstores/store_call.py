@@ -58,23 +58,26 @@ class OrInThread(Generic[T]):
 
     async def arun(self) -> T:
         """Run the step with the store's async side, or in a thread."""
-        if not self.sync_only:
-            try:
-                return await self.step.arun()
-            except Exception as error:
-                if not _lacks_async_side(error):
-                    raise
-                log_once(self.docstore, "its async reads run in a thread", error)
-        return await in_thread(self.step.run, may_hang=self.may_hang)
+        if self.sync_only:
+            return await in_thread(self.step.run, may_hang=self.may_hang)
+        try:
+            return await self.step.arun()
+        except Exception as error:
+            if not _lacks_async_side(error):
+                raise
+            log_once(self.docstore, "its async reads run in a thread", error)
+            return await in_thread(self.step.run, may_hang=self.may_hang)
+
+
+_UNUSABLE = (NotImplementedError, ValueError, TypeError, AssertionError, ImportError)
+"""Errors that stores raise for want of an async client; if it is another fault, the sync call raises it."""
 
 
 def _lacks_async_side(error: Exception) -> bool:
-    """True if a store has no async client, or one that belongs to another event loop."""
+    """True if a store may have no async client, or one that belongs to another event loop."""
     if isinstance(error, AttributeError):
         return error.obj is None
-    return isinstance(error, NotImplementedError) or (
-        isinstance(error, RuntimeError) and of_another_loop(error)
-    )
+    return isinstance(error, _UNUSABLE) or (isinstance(error, RuntimeError) and of_another_loop(error))
 
 
 def log_once(docstore: BaseDocumentStore, what: str, why: Exception) -> None:

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from llama_index.core.bridge.pydantic import BeforeValidator, Field, field_serializer, field_validator
+from llama_index.core.indices.base import BaseIndex
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
+from typing_extensions import Self
 
 from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader
+from llama_index_ext_ctxaug.docstores.index_docstore import docstore_of_index
 from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.expansion.filters import NeighborFilter, node_filter
@@ -23,7 +27,11 @@ def _explain_wrong_docstore(value: Any) -> Any:
     if isinstance(value, BaseDocumentStore):
         return value
     kind = type(value).__name__
-    if isinstance(getattr(value, "docstore", None), BaseDocumentStore):
+    if isinstance(value, BaseIndex):
+        hint = "use from_index(index, ...) of this class"
+    elif isinstance(value, BasePydanticVectorStore):
+        hint = "pass docstore=VectorStoreDocstore(vector_store)"
+    elif isinstance(getattr(value, "docstore", None), BaseDocumentStore):
         hint = f"the docstore of this {kind} is its attribute: pass docstore=....docstore"
     elif isinstance(value, Sequence) and not isinstance(value, str):
         hint = "put the nodes into a store: docstore = SimpleDocumentStore(); docstore.add_documents(nodes)"
@@ -67,6 +75,19 @@ class DocstorePostprocessor(FlowPostprocessor):
     page_key: str = Field(
         default="page_label", description="Metadata key that orders the documents of one file."
     )
+
+    @classmethod
+    def from_index(cls, index: BaseIndex[Any], **parameters: Any) -> Self:
+        """Create a postprocessor that reads the nodes of an index.
+
+        Args:
+            index: the index; nodes are read from its docstore, and from its vector store if that keeps them.
+            parameters: the parameters of this class, except `docstore`.
+
+        Raises:
+            ConfigurationError: neither store of the index can be read.
+        """
+        return cls(docstore=docstore_of_index(index), **parameters)
 
     @field_validator("neighbor_filters", mode="before")
     @classmethod

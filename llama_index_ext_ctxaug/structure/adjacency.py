@@ -146,7 +146,7 @@ class Adjacency:
         source = self.source(node)
         return ReadRequest(
             nodes=[id_ for id_ in ids if id_ is not None],
-            documents=(source,) if source is not None else (),
+            documents=() if source is None or self.reader.lists_are_costly else (source,),
         )
 
     def beside_in_hand(self, node: BaseNode, direction: Direction) -> str | None:

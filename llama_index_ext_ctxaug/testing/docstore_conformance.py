@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -54,11 +54,24 @@ class DocstoreConformance:
             def make_docstore(self):
                 return SimpleDocumentStore
         ```
+
+    Attributes:
+        metadata: metadata that must survive; override it where the store accepts flat metadata only.
     """
+
+    metadata: ClassVar[dict[str, Any]] = {"page": 3, "tags": ["a", "b"], "none": None}
+
+    def make_id(self, name: str) -> str:
+        """Return the id of a node; override it where the store accepts certain ids only."""
+        return name
+
+    def document(self, texts: int | Sequence[str], **options: Any) -> list[TextNode]:
+        """Return the chunks of a document, as `linked_document` does."""
+        return linked_document(texts, make_id=self.make_id, **options)
 
     def test_neighbors_come_in_document_order(self, make_docstore: MakeDocstore) -> None:
         """Both neighbors of each hit are returned in document order, passages by the rank of their hits."""
-        first, second = linked_document(9, source_id="first"), linked_document(9, source_id="second")
+        first, second = self.document(9, source_id="first"), self.document(9, source_id="second")
         docstore = _filled(make_docstore, first, second)
         record = _both_ways(docstore, [*hits(second, [4]), *hits(first, [1, 3])], num_nodes=1, mode="both")
         assert record.ids == _ids([*second[3:6], *first[0:5]])
@@ -66,7 +79,7 @@ class DocstoreConformance:
     def test_nodes_come_back_whole(self, make_docstore: MakeDocstore) -> None:
         """Text of any script, metadata, offsets and relationships survive the docstore."""
         texts = ["Ein Maß 水 \U0001f600", 'quotes " and \\ and \n line', "third"]
-        chain = linked_document(texts, offsets=True, metadata={"page": 3, "tags": ["a", "b"], "none": None})
+        chain = self.document(texts, offsets=True, metadata=self.metadata)
         docstore = _filled(make_docstore, chain)
         record = _both_ways(docstore, hits(chain, [0]), num_nodes=2)
         for stored, node in zip(record.nodes, chain, strict=True):
@@ -78,7 +91,7 @@ class DocstoreConformance:
 
     def test_round_trips_do_not_exceed_hops(self, make_docstore: MakeDocstore) -> None:
         """Each of two hops costs at most one read for all hits and documents; no key is read twice."""
-        documents = [linked_document(12, source_id=f"document-{number}") for number in range(5)]
+        documents = [self.document(12, source_id=f"document-{number}") for number in range(5)]
         docstore = _filled(make_docstore, *documents)
         found = [hit for chain in documents for hit in hits(chain, [2, 3, 8])]
         for hops in (1, 2):
@@ -89,7 +102,7 @@ class DocstoreConformance:
 
     def test_a_long_walk_takes_two_round_trips(self, make_docstore: MakeDocstore) -> None:
         """From three hops on, the document's node list is read first, then all neighbors at once."""
-        chain = linked_document(60)
+        chain = self.document(60)
         docstore = _filled(make_docstore, chain)
         record = _both_ways(docstore, hits(chain, [10, 40]), num_nodes=9, mode="both")
         assert record.ids == _ids([*chain[1:20], *chain[31:50]])
@@ -97,7 +110,7 @@ class DocstoreConformance:
 
     def test_order_of_adding_does_not_matter(self, make_docstore: MakeDocstore) -> None:
         """Nodes added out of document order are found by their links."""
-        chain = linked_document(12)
+        chain = self.document(12)
         docstore = make_docstore()
         for place in (7, 2, 11, 5, 0, 9, 4, 1, 10, 3, 8, 6):
             docstore.add_documents([chain[place]])
@@ -106,7 +119,7 @@ class DocstoreConformance:
 
     def test_a_node_deleted_and_added_again(self, make_docstore: MakeDocstore) -> None:
         """A node that is last in the document's list because it was added again keeps its place."""
-        chain = linked_document(10)
+        chain = self.document(10)
         docstore = _filled(make_docstore, chain)
         docstore.delete_document(chain[4].node_id)
         docstore.add_documents([chain[4]])
@@ -115,7 +128,7 @@ class DocstoreConformance:
 
     def test_missing_nodes_end_growth(self, make_docstore: MakeDocstore) -> None:
         """Expansion ends at a linked node that is not in the docstore, without an error."""
-        chain = linked_document(9)
+        chain = self.document(9)
         docstore = _filled(make_docstore, chain)
         docstore.delete_document(chain[6].node_id)
         record = _both_ways(docstore, hits(chain, [4]), num_nodes=3, mode="both")
@@ -123,13 +136,13 @@ class DocstoreConformance:
 
     def test_an_empty_docstore_gives_the_hits(self, make_docstore: MakeDocstore) -> None:
         """A docstore without nodes gives the hits back, in their order."""
-        chain = linked_document(5)
+        chain = self.document(5)
         record = _both_ways(make_docstore(), hits(chain, [3, 1]), num_nodes=2, mode="both")
         assert record.ids == _ids([chain[3], chain[1]])
 
     def test_lost_links_are_taken_from_the_docstore(self, make_docstore: MakeDocstore) -> None:
         """A hit without relationships, as vector stores return it, uses those of its stored copy."""
-        chain = linked_document(7)
+        chain = self.document(7)
         docstore = _filled(make_docstore, chain)
         bare = TextNode(id_=chain[3].node_id, text=chain[3].text)
         found = [NodeWithScore(node=bare, score=0.5)]
@@ -138,14 +151,14 @@ class DocstoreConformance:
 
     def test_links_of_one_direction_are_enough(self, make_docstore: MakeDocstore) -> None:
         """Where nodes have PREVIOUS only, following nodes are found by the document's node list."""
-        chain = linked_document(8, links="previous")
+        chain = self.document(8, links="previous")
         docstore = _filled(make_docstore, chain)
         record = _both_ways(docstore, hits(chain, [3]), num_nodes=3, mode="both")
         assert record.ids == _ids(chain[0:7])
 
     def test_each_call_may_have_its_own_event_loop(self, make_docstore: MakeDocstore) -> None:
         """Each `asyncio.run` on the same docstore gives the same result."""
-        chain = linked_document(9)
+        chain = self.document(9)
         docstore = _filled(make_docstore, chain)
         augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=3, mode="both")
         for _ in range(3):
@@ -154,7 +167,7 @@ class DocstoreConformance:
 
     def test_many_queries_at_once(self, make_docstore: MakeDocstore) -> None:
         """Each of fifty concurrent async calls gets its own neighbors."""
-        chain = linked_document(60)
+        chain = self.document(60)
         augmenter = PrevNextNodePostprocessor(
             docstore=_filled(make_docstore, chain), num_nodes=3, mode="both"
         )
@@ -168,7 +181,7 @@ class DocstoreConformance:
 
     def test_a_failing_docstore_is_not_hidden(self, make_docstore: MakeDocstore) -> None:
         """A docstore's error is raised; with on_store_error="return_hits" the hits are returned alone."""
-        chain = linked_document(5)
+        chain = self.document(5)
         docstore = _filled(make_docstore, chain)
         error = ConnectionError("out of reach")
         _break(docstore, error)

@@ -29,6 +29,7 @@ def linked_document(
     links: Literal["both", "previous", "next", "none"] = "both",
     offsets: bool = False,
     metadata: Mapping[str, Any] | None = None,
+    make_id: Callable[[str], str] = str,
 ) -> list[TextNode]:
     """Return the linked chunks of one document, with ids that do not sort in reading order.
 
@@ -38,6 +39,7 @@ def linked_document(
         links: the relationships to set, of PREVIOUS and NEXT.
         offsets: set character offsets, as if the document were the texts joined without a separator.
         metadata: metadata of every chunk.
+        make_id: turns a chunk's name into its id, for stores that accept certain ids only.
 
     Returns:
         The chunks in reading order.
@@ -45,7 +47,7 @@ def linked_document(
     if isinstance(texts, int):
         texts = [f"This is chunk {number} of {source_id}." for number in range(texts)]
     nodes = [
-        TextNode(id_=f"{source_id}-{_scrambled(number)}", text=text, metadata=dict(metadata or {}))
+        TextNode(id_=make_id(f"{source_id}-{_scrambled(number)}"), text=text, metadata=dict(metadata or {}))
         for number, text in enumerate(texts)
     ]
     start = 0

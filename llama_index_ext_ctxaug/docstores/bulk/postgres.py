@@ -19,16 +19,16 @@ _initializing = threading.Lock()
 def read(kvstore: Any, keys: Keys) -> Values:
     """Read all keys in one round trip."""
     if not getattr(kvstore, "_is_initialized", False):
-        _initialize(kvstore)
+        initialize(kvstore)
     statement, values = _select(kvstore, keys)
-    with private(kvstore, "_engine").connect() as connection, _autocommit(connection):
+    with private(kvstore, "_engine").connect() as connection, autocommit(connection):
         return from_rows(keys, connection.execute(statement, values))
 
 
 async def aread(kvstore: Any, keys: Keys) -> Values:
     """Read all keys in one round trip with the async engine."""
     if not getattr(kvstore, "_is_initialized", False):
-        await asyncio.to_thread(_initialize, kvstore)
+        await asyncio.to_thread(initialize, kvstore)
     statement, values = _select(kvstore, keys)
     engine = private(kvstore, "_async_engine")
     with own_loop(engine):
@@ -37,13 +37,14 @@ async def aread(kvstore: Any, keys: Keys) -> Values:
             return from_rows(keys, await connection.execute(statement, values))
 
 
-def _initialize(kvstore: Any) -> None:
+def initialize(store: Any) -> None:
+    """Create a store's engines and table."""
     with _initializing:
-        private(kvstore, "_initialize")()
+        private(store, "_initialize")()
 
 
 @contextmanager
-def _autocommit(connection: Any) -> Iterator[None]:
+def autocommit(connection: Any) -> Iterator[None]:
     """Keep a SQLAlchemy connection from sending BEGIN and ROLLBACK, each a round trip.
 
     The driver is switched, because resetting SQLAlchemy's isolation level costs a round trip.

@@ -1,0 +1,97 @@
+"""The docstore that holds the nodes of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from llama_index.core.indices.base import BaseIndex
+from llama_index.core.schema import BaseNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
+
+from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
+from llama_index_ext_ctxaug.docstores.read_step import ReadStep
+from llama_index_ext_ctxaug.docstores.strategies import Records
+from llama_index_ext_ctxaug.docstores.vector_store import VectorStoreDocstore
+from llama_index_ext_ctxaug.errors import ConfigurationError
+from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
+
+
+def docstore_of_index(index: BaseIndex[Any]) -> BaseDocumentStore:
+    """Return the docstore that holds an index's nodes: its own, its vector store as one, or both.
+
+    A vector store that keeps text leaves the docstore empty, unless nodes are added to it too. Where it is
+    not empty, nodes are read from it first and from the vector store if it lacks them.
+
+    Raises:
+        ConfigurationError: `index` is not an index, or neither of its stores can be read.
+    """
+    if not isinstance(index, BaseIndex):
+        raise ConfigurationError(
+            f"from_index: index must be a LlamaIndex index, got {type(index).__name__}: "
+            "with a docstore, pass docstore=... to the class itself"
+        )
+    docstore = index.docstore
+    vector_store = getattr(index, "vector_store", None)
+    if not isinstance(vector_store, BasePydanticVectorStore) or not vector_store.stores_text:
+        return docstore
+    if getattr(index.index_struct, "nodes_dict", None):
+        return docstore  # the index adds its nodes to both, with store_nodes_override=True
+    empty = isinstance(docstore, SimpleDocumentStore) and not docstore.docs
+    try:
+        in_vector_store = VectorStoreDocstore(vector_store)
+    except ConfigurationError as error:
+        if empty:
+            raise ConfigurationError(
+                f"from_index: the docstore of this index is empty, and {error}"
+            ) from error
+        return docstore
+    return in_vector_store if empty else DocstoreThenVectorStore(docstore, in_vector_store)
+
+
+class DocstoreThenVectorStore(ReadOnlyDocstore):
+    """A docstore, and a vector store for what it lacks."""
+
+    def __init__(self, docstore: BaseDocumentStore, vector_store: VectorStoreDocstore) -> None:
+        self.docstore = docstore
+        self.vector_store = vector_store
+
+    def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
+        """Return the nodes of these ids, in their order.
+
+        Raises:
+            ValueError: a node is in neither store, and `raise_error`.
+        """
+        return self._present(node_ids, run(self._read(node_ids, [])), raise_error)
+
+    async def aget_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
+        """Return the nodes of these ids, as `get_nodes` does."""
+        return self._present(node_ids, await arun(self._read(node_ids, [])), raise_error)
+
+    def get_ref_doc_infos(self, ref_doc_ids: list[str]) -> dict[str, RefDocInfo]:
+        """Return the node lists of source documents."""
+        return dict(run(self._read([], ref_doc_ids)).documents)
+
+    async def aget_ref_doc_infos(self, ref_doc_ids: list[str]) -> dict[str, RefDocInfo]:
+        """Return the node lists of source documents."""
+        return dict((await arun(self._read([], ref_doc_ids))).documents)
+
+    def _read(self, node_ids: list[str], document_ids: list[str]) -> Flow[Records]:
+        first = yield from ask(ReadStep(self.docstore, node_ids, document_ids))
+        lacking = _without(node_ids, first.nodes), _without(document_ids, first.documents)
+        if not any(lacking):
+            return first
+        then = yield from ask(ReadStep(self.vector_store, *lacking))
+        return Records({**first.nodes, **then.nodes}, {**first.documents, **then.documents})
+
+    def _present(self, node_ids: list[str], records: Records, raise_error: bool) -> list[BaseNode]:
+        if raise_error and (missing := _without(node_ids, records.nodes)):
+            raise ValueError(f"{len(missing)} nodes not found, the first is {missing[0]!r}")
+        return [records.nodes[id_] for id_ in node_ids if id_ in records.nodes]
+
+
+def _without(ids: Iterable[str], found: Iterable[str]) -> list[str]:
+    known = set(found)
+    return [id_ for id_ in ids if id_ not in known]
