@@ -1,29 +1,29 @@
-"""The errors that this package raises of its own.
+"""The error classes of this package.
 
     ContextAugmentationError (ValueError)
-    ├── ConfigurationError     a parameter, or a combination of parameters, that cannot work
+    ├── ConfigurationError     invalid parameter, or invalid combination of parameters
     ├── MissingNodeError       strict=True and a neighbor or parent is not in the docstore
-    ├── RefusedNodeError       strict=True and a parent cannot take the place of its children
+    ├── RefusedNodeError       strict=True and a parent cannot replace its children
     └── UnclearAnswerError     on_unclear="raise" and a model's answer cannot be understood
 
-An error of a docstore or of a model is passed on as it is, never wrapped.
+Errors of a docstore or a model are raised unchanged, never wrapped.
 """
 
 
 class ContextAugmentationError(ValueError):
-    """The root of all errors that this package raises of its own."""
+    """The base class of all errors of this package."""
 
 
 class ConfigurationError(ContextAugmentationError):
-    """A parameter, or a combination of parameters, cannot work; the message says what does."""
+    """A parameter, or a combination of parameters, is invalid; the message says what is valid."""
 
 
 class MissingNodeError(ContextAugmentationError):
-    """A neighbor or parent that a link names is not in the docstore, and `strict=True`."""
+    """A linked neighbor or parent is not in the docstore, and `strict=True`."""
 
 
 class RefusedNodeError(ContextAugmentationError):
-    """A node that the policy needs is in the docstore but cannot be taken, and `strict=True`."""
+    """A node that the policy needs cannot be used, and `strict=True`."""
 
 
 class UnclearAnswerError(ContextAugmentationError):

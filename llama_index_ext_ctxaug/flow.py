@@ -1,8 +1,7 @@
 """One algorithm, run sync or async: a generator yields steps, a driver carries them out.
 
-The algorithm knows nothing of the way it is driven. It yields a `Step` that says what is wanted and
-is sent the result; an error of the step is thrown in at the `yield`, so that it can be handled with
-`try`. httpx runs its authentication schemes in this way.
+The algorithm does not know how it is driven. It yields a `Step` and is sent its result; an error of the
+step is raised at the `yield`, so that `try` can handle it. httpx runs its authentication schemes this way.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Step(Protocol[R_co]):
-    """A piece of I/O that an algorithm wants done: both ways of doing it, and nothing else."""
+    """A piece of I/O that an algorithm needs, with a sync and an async way to do it."""
 
     def run(self) -> R_co:
-        """Do it now, in the calling thread."""
+        """Do it in the calling thread."""
 
     async def arun(self) -> R_co:
         """Do it without blocking the event loop."""
@@ -33,7 +32,7 @@ Flow = Generator[Step[Any], Any, T]
 
 
 def ask(step: Step[T]) -> Flow[T]:
-    """Yield a step; return its result with its type."""
+    """Yield a step and return its typed result."""
     result: T = yield step
     return result
 
@@ -42,13 +41,13 @@ def run(flow: Flow[T]) -> T:
     """Drive a flow to its end in the calling thread.
 
     Args:
-        flow: the algorithm; it is closed in every case.
+        flow: the algorithm; it is always closed.
 
     Returns:
-        What the algorithm returns.
+        The return value of the algorithm.
 
     Raises:
-        Exception: what the algorithm raises, or an error of a step that it did not handle.
+        Exception: an error of the algorithm, or of a step if the algorithm does not handle it.
     """
     try:
         step = next(flow)
@@ -67,16 +66,16 @@ def run(flow: Flow[T]) -> T:
 
 
 async def arun(flow: Flow[T]) -> T:
-    """Drive a flow to its end in the event loop; a cancellation closes the flow and is passed on.
+    """Drive a flow to its end in the event loop; a cancellation closes the flow and is raised.
 
     Args:
-        flow: the algorithm; it is closed in every case.
+        flow: the algorithm; it is always closed.
 
     Returns:
-        What the algorithm returns.
+        The return value of the algorithm.
 
     Raises:
-        Exception: what the algorithm raises, or an error of a step that it did not handle.
+        Exception: an error of the algorithm, or of a step if the algorithm does not handle it.
     """
     try:
         step = next(flow)
@@ -96,13 +95,13 @@ async def arun(flow: Flow[T]) -> T:
 
 @dataclass(frozen=True)
 class SideBySide(Generic[T]):
-    """The step that drives many flows to their ends at once; results stand in the order of the flows.
+    """The step that drives several flows concurrently; results are in the order of the flows.
 
-    The first error of a flow, in that order, is raised; flows that have not begun then never begin.
+    The first error of a flow, in that order, is raised; flows that have not begun by then never begin.
 
     Attributes:
-        flows: the algorithms; they share no state that they change.
-        limit: most flows under way at a time: threads in the sync way, tasks in the async one.
+        flows: the algorithms; they share no mutable state.
+        limit: maximum number of concurrent flows: threads if sync, tasks if async.
     """
 
     flows: Sequence[Flow[T]]

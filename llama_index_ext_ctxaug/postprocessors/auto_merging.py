@@ -1,4 +1,4 @@
-"""The parent's text in place of its chunks, where enough of them were retrieved."""
+"""Parents in the place of their chunks, if enough of these were retrieved."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from llama_index_ext_ctxaug.structure.tree import Tree
 
 
 class AutoMergingPostprocessor(ContextAugmenter):
-    """Puts a parent in the place of its children where enough of them were retrieved, level by level.
+    """Replaces children by their parent if enough of them were retrieved, level by level.
 
-    What LlamaIndex's `AutoMergingRetriever` does, after any retriever. A merged parent counts as a
-    retrieved child of its own parent, up to the fixed point. With `simple_ratio_thresh=0` and
-    `max_levels=1` it is the parent-document retriever: every chunk gives way to its parent.
+    It does the work of LlamaIndex's `AutoMergingRetriever` after any retriever. A merged parent counts as a
+    retrieved child of its own parent, until nothing merges. With `simple_ratio_thresh=0` and `max_levels=1`
+    it is a parent-document retriever: its parent replaces every chunk.
 
     **Requires**: a docstore that holds the parents, with PARENT relationships on the chunks and CHILD
     relationships on the parents, as `HierarchicalNodeParser` sets them. No query is needed.
 
-    **Guarantees**: each hit goes out, or exactly one node above it does; never a node and one above it. A
-    retrieved parent takes in retrieved children whatever their share, and keeps the best score. A merged
-    parent stands at the rank of its first child, and its provenance names the hits below it, best first. The
-    order of the hits shows in ranks alone. A higher threshold only splits what a lower one merges.
+    **Guarantees**: the output has each hit or exactly one node above it, never a node and one above it. A
+    retrieved parent replaces retrieved children whatever their share, and keeps the best score. A merged
+    parent has the rank of its first child, and its provenance names the hits below it, best first. The order
+    of the hits affects ranks only. A higher threshold only splits what a lower one merges.
 
     **On failure**: a parent that is missing, lists no children, has no text, is of another document or is
-    refused by `neighbor_filters` does not merge: its children stay, with one warning a call, or an
-    error with `strict=True`. Adjacency that run in a ring, or that the parent's list contradicts, are none.
+    refused by `neighbor_filters` does not merge: its children stay, with one warning per call, or an error
+    with `strict=True`. Links in a ring, or that the parent's list contradicts, are ignored.
 
     Example:
         ```python
@@ -61,23 +61,23 @@ class AutoMergingPostprocessor(ContextAugmenter):
     """
 
     simple_ratio_thresh: float = Field(
-        default=0.5, ge=0, le=1, description="A parent merges where the retrieved share of it exceeds this."
+        default=0.5, ge=0, le=1, description="A parent merges if the retrieved share of it exceeds this."
     )
-    inclusive: bool = Field(default=False, description="Whether the threshold itself is enough.")
+    inclusive: bool = Field(default=False, description="True if the threshold itself is enough.")
     weigh_by: Literal["count", "tokens"] = Field(
         default="count",
         description="The share: of the number of children, or of the parent's tokens.",
     )
     min_children: int = Field(
-        default=1, ge=1, description="Fewest distinct children for a merge, those filled in included."
+        default=1, ge=1, description="Minimum distinct children for a merge, filled ones included."
     )
     max_levels: int | None = Field(
-        default=None, ge=1, description="Most levels between a hit and what replaces it; None for no limit."
+        default=None, ge=1, description="Maximum levels between a hit and its replacement; None for no limit."
     )
     fill_gaps: int = Field(
         default=1,
         ge=0,
-        description="Most children between two retrieved siblings that are filled in; 0 for none.",
+        description="Maximum children filled in between two retrieved siblings; 0 for none.",
     )
     parent_score: MergedScore = Field(
         default="max", description="Score of a merged parent, from its scored children: max or mean."
@@ -95,7 +95,7 @@ class AutoMergingPostprocessor(ContextAugmenter):
         if self.merge_rule == "budget" and self.token_budget is None:
             raise ConfigurationError(
                 f"{self.class_name()}: merge_rule='budget' needs token_budget, got None; "
-                "set token_budget to the tokens that the context may have"
+                "set token_budget to the maximum tokens of the context"
             )
         return self
 
@@ -106,14 +106,14 @@ class AutoMergingPostprocessor(ContextAugmenter):
         merge = _Merge(self, expansion, tokenizer)
         yield from expansion.reader.fetch([merge.ancestry.first_request()])
         merge.decide()
-        while expansion.reader.lacks(want := merge.want()):
-            yield from expansion.reader.fetch([want])
+        while expansion.reader.lacks(request := merge.request()):
+            yield from expansion.reader.fetch([request])
             merge.decide()
         merge.report()
         merge.carry_out()
 
     def _passages(self, expansion: Expansion) -> list[Passage]:
-        # Nodes that are sorted anyway need no reading order, unless a budget cuts neighbors by it.
+        # Sorted nodes need no reading order, unless a budget cuts neighbors by it.
         if self.output == "nodes" and self.sort_by_score and self.token_budget is None:
             return [Passage([chunk]) for chunk in expansion.chunks.values()]
         return super()._passages(expansion)
@@ -129,7 +129,7 @@ class AutoMergingPostprocessor(ContextAugmenter):
 
 
 class _Merge:
-    """One call: decides anew after each round of reading, and in the end puts the chunks into place."""
+    """One call: decide again after each read, then replace the chunks."""
 
     def __init__(
         self, policy: AutoMergingPostprocessor, expansion: Expansion, tokenizer: Tokenizer | None
@@ -140,7 +140,7 @@ class _Merge:
         self.ancestry = Ancestry(expansion.links, {id_: chunk.node for id_, chunk in expansion.hits.items()})
         self.tree = Tree({}, {})
         self.levels: dict[str, int] = {}
-        self.standing: Mapping[str, None] = {}
+        self.surviving: Mapping[str, None] = {}
         self.pieces: Mapping[str | None, list[str]] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
         self._parents: dict[str, BaseNode] = {}
@@ -148,12 +148,12 @@ class _Merge:
         self._lengths: dict[tuple[str, MetadataMode], int] = {}
 
     def decide(self) -> None:
-        """Which parents merge, which gaps are filled, as far as can be told from the nodes in hand."""
+        """Decide which parents merge and which gaps are filled, from the nodes that are loaded."""
         hits = self.expansion.hits
         self.tree = self.ancestry.tree(self.gaps)
         self.levels = self.tree.distances(hits)
-        self.standing = self._merged()
-        self.pieces = pieces(dict.fromkeys((*hits, *self.standing)), self.tree, self.standing)
+        self.surviving = self._merged()
+        self.pieces = pieces(dict.fromkeys((*hits, *self.surviving)), self.tree, self.surviving)
         siblings: dict[str, list[str]] = {}
         for id_ in self.pieces[None]:
             if (parent_id := self.tree.parents.get(id_)) is not None:
@@ -161,21 +161,21 @@ class _Merge:
         self.gaps = {}
         for parent_id, present in siblings.items():
             between = self.tree.gaps(parent_id, present, self.policy.fill_gaps)
-            # A child with a hit below it stays out: it would take that hit's place.
+            # A child with a hit below it would replace that hit.
             self.gaps.update((id_, ends) for id_, ends in between.items() if id_ not in self.levels)
 
-    def want(self) -> ReadRequest:
-        """What to read before deciding again."""
+    def request(self) -> ReadRequest:
+        """Return what to read before deciding again."""
         limit = self.policy.max_levels
-        # Also below a node that stands: what merges there decides of what its score is the mean.
-        found = dict.fromkeys((*self.expansion.hits, *self.standing))
+        # Also below a surviving node: the merges there decide which scores its mean is taken of.
+        found = dict.fromkeys((*self.expansion.hits, *self.surviving))
         climbing = [id_ for id_ in found if limit is None or self.levels[id_] < limit]
         return self.ancestry.next_request(
-            self.tree, self.standing.keys() | self.gaps.keys(), climbing, self.gaps
+            self.tree, self.surviving.keys() | self.gaps.keys(), climbing, self.gaps
         )
 
     def report(self) -> None:
-        """Note the parents of what goes out that are missing, or cannot be their parents."""
+        """Record the parents of output nodes that are missing, or cannot be their parents."""
         expansion = self.expansion
         for id_ in self.pieces[None]:
             parent_id = self.tree.parents.get(id_)
@@ -194,11 +194,11 @@ class _Merge:
             expansion.stops["missing"] += len(expansion.missing)
 
     def carry_out(self) -> None:
-        """Put the merged parents and the filled gaps among the chunks, in the place of what they replace."""
+        """Replace chunks by the merged parents and the filled gaps."""
         hits, scores = self.expansion.hits, self._scores()
         below: dict[str, list[str]] = {}
         for id_ in hits:
-            way = [above for above in self.tree.above(id_) if above in self.standing]
+            way = [above for above in self.tree.above(id_) if above in self.surviving]
             below.setdefault(way[-1] if way else id_, []).append(id_)
         chunks: dict[str, Chunk] = {}
         for id_ in self.pieces[None]:
@@ -208,7 +208,7 @@ class _Merge:
                 chunks[id_] = hits[id_]
         for id_, ends in self.gaps.items():
             node = self._filler(self.tree.parents[ends[0]], id_)
-            if node and not any(above in self.standing for above in self.tree.above(id_)):
+            if node and not any(above in self.surviving for above in self.tree.above(id_)):
                 chunks[id_] = self._filled(node, ends, chunks)
         self.expansion.chunks = chunks
 
@@ -249,7 +249,7 @@ class _Merge:
         return reason is None
 
     def _filler(self, parent_id: str, node_id: str) -> BaseNode | None:
-        """The child in a gap, if it is in hand, may be added, and hides no hit."""
+        """Return the child in a gap if it is loaded, may be added, and hides no hit."""
         node, parent = self.ancestry.node(node_id), self.ancestry.node(parent_id)
         if node is None or parent is None or node_id in self.levels:
             return None
@@ -261,7 +261,7 @@ class _Merge:
         return self._fillers[node_id]
 
     def _scores(self) -> dict[str, float | None]:
-        """The scores of all that stands, from below: a retrieved parent keeps the best of its two scores."""
+        """Return the scores from the leaves up; a retrieved parent keeps the better of its two scores."""
         scores = {id_: chunk.score for id_, chunk in self.expansion.hits.items()}
         replaced = [(id_, ids) for id_, ids in self.pieces.items() if id_ is not None]
         replaced.sort(key=lambda item: sum(1 for _ in self.tree.above(item[0])), reverse=True)
@@ -304,7 +304,7 @@ class _Merge:
         return self._count(node_id, MetadataMode.LLM)
 
     def _count(self, node_id: str, mode: MetadataMode) -> int:
-        """Tokens of a node, counted once; 0 for a node that is not in hand."""
+        """Return the tokens of a node, counted once; 0 for a node that is not loaded."""
         key, node = (node_id, mode), self.ancestry.node(node_id)
         if node is None or self.tokenizer is None:
             return 0

@@ -1,4 +1,4 @@
-"""New scores for nodes: how near each is to the question by an embedding model."""
+"""New scores for nodes: the similarity to the query by an embedding model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Vector = Sequence[float]
 
 
 class Embedded(NamedTuple):
-    """What an embedding model gave: the question's vector, and those of the texts in their order."""
+    """The vector of the query, and those of the texts in their order."""
 
     question: Vector
     texts: list[Vector]
@@ -33,11 +33,11 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True)
 class Embed:
-    """The step that embeds a question and texts, in batches of the model's `embed_batch_size`.
+    """The step that embeds a query and texts, in batches of the model's `embed_batch_size`.
 
     Attributes:
         model: the embedding model.
-        query: the question; its own embedding is used where it has one.
+        query: the query; its own embedding is used if it has one.
         texts: distinct texts.
     """
 
@@ -53,7 +53,7 @@ class Embed:
         return Embedded(question, list(self.model.get_text_embedding_batch(self.texts) if self.texts else []))
 
     async def arun(self) -> Embedded:
-        """Embed with the model's async methods, in a worker thread where it has none of its own."""
+        """Embed with the model's async methods, in a worker thread if it has none."""
         kind = type(self.model)
         if (
             kind._aget_text_embedding is BaseEmbedding._aget_text_embedding
@@ -68,20 +68,19 @@ class Embed:
 
 
 class EmbeddingRescorePostprocessor(FlowPostprocessor):
-    """Scores each node by the cosine of its embedding and the question's, and sorts by it.
+    """Scores each node by the cosine similarity of its embedding and the query's, and sorts by it.
 
-    After an augmenter it gives the nodes that were added a score of their own, and puts hits and neighbors
-    into one ranking. That is the second half of AutoRAG's passage augmenters
-    (https://github.com/Marker-Inc-Korea/AutoRAG).
+    After an augmenter it scores the added nodes too, so that hits and neighbors become one ranking. That is
+    the second half of AutoRAG's passage augmenters (https://github.com/Marker-Inc-Korea/AutoRAG).
 
     **Requires**: a query, and an embedding model: `embed_model`, or `Settings.embed_model`. A node's own
-    embedding is used where it has one, so it must be of the same model.
+    embedding is used if it has one, so it must be of the same model.
 
-    **Guarantees**: each distinct node goes out once, the node itself unchanged, in the order of the new
-    scores, at most `top_k` of them; equal texts are embedded once. A zero vector gives the score None, which
-    ranks last; equal scores keep their order.
+    **Guarantees**: each distinct node is returned once, unchanged, in the order of the new scores, `top_k`
+    nodes at most; equal texts are embedded once. A zero vector gives the score None, which ranks last;
+    equal scores keep their order.
 
-    **On failure**: what the model raises is raised. Without a query the nodes keep order and scores, with a
+    **On failure**: errors of the model are raised. Without a query the nodes keep order and scores, with a
     warning.
 
     Example:
@@ -97,12 +96,12 @@ class EmbeddingRescorePostprocessor(FlowPostprocessor):
         ```
     """
 
-    top_k: int | None = Field(default=None, ge=1, description="Most nodes that go out; None for all.")
+    top_k: int | None = Field(default=None, ge=1, description="Maximum nodes to return; None for all.")
     embed_model: BaseEmbedding | None = Field(
         default=None, exclude=True, description="The embedding model; None for Settings.embed_model."
     )
     use_node_embeddings: bool = Field(
-        default=True, description="Use the embedding that a node already has, where its length fits."
+        default=True, description="Use a node's own embedding if its length fits."
     )
     metadata_mode: Literal["embed", "none"] = Field(
         default="embed",
@@ -112,12 +111,12 @@ class EmbeddingRescorePostprocessor(FlowPostprocessor):
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         hits = distinct_nodes(nodes)
         if query is None:
-            logger.warning("%s: there is no query, the nodes keep their order and scores", self.class_name())
+            logger.warning("%s: there is no query; the nodes keep their order and scores", self.class_name())
             return hits[: self.top_k]
         model = self.embed_model or Settings.embed_model
         missing = [self._text(hit.node) for hit in hits if not self._has_embedding(hit.node)]
         question, vectors = yield from _embed(model, query, missing)
-        # An embedding of another length is another model's.
+        # An embedding of another length comes from another model.
         unfit = [
             self._text(hit.node)
             for hit in hits
@@ -150,14 +149,14 @@ class EmbeddingRescorePostprocessor(FlowPostprocessor):
 def _embed(
     model: BaseEmbedding, query: QueryBundle, texts: Sequence[str]
 ) -> Flow[tuple[Vector, dict[str, Vector]]]:
-    """The question's vector, and the vectors of texts, each text embedded once."""
+    """Return the vector of the query and those of texts; embed each text once."""
     distinct = list(dict.fromkeys(texts))
     embedded = yield from ask(Embed(model, query, distinct))
     return embedded.question, dict(zip(distinct, embedded.texts, strict=True))
 
 
 def cosine(first: Vector, second: Vector) -> float | None:
-    """The cosine of the angle of two vectors; None where one of them has no direction."""
+    """Return the cosine similarity of two vectors; None if one of them has no direction."""
     lengths = math.sqrt(math.fsum(x * x for x in first)) * math.sqrt(math.fsum(x * x for x in second))
     if not lengths or math.isnan(lengths) or math.isinf(lengths):
         return None

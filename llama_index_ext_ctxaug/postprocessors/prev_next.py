@@ -16,14 +16,13 @@ from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 class PrevNextNodePostprocessor(ContextAugmenter):
     """Adds a fixed number of chunks before and after each hit.
 
-    LlamaIndex's postprocessor of the same name with its parameters and defaults, so that changing the
-    import is the whole migration.
+    Name, parameters and defaults are those of LlamaIndex's postprocessor: change the import, nothing else.
 
-    **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else
-    that tells their order (see `ContextAugmenter`). No query is needed.
+    **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else that
+    shows their order (see `ContextAugmenter`). No query is needed.
 
-    **Guarantees**: windows that overlap or touch become one run in document order; runs keep the rank
-    of their first hit.
+    **Guarantees**: windows that overlap or touch become one run in document order; runs keep the rank of
+    their first hit.
 
     Example:
         ```python
@@ -39,10 +38,10 @@ class PrevNextNodePostprocessor(ContextAugmenter):
         default="next", description='Sides to add chunks on: "previous", "next" or "both".'
     )
     num_previous: int | None = Field(
-        default=None, ge=0, description="Chunks to add before each hit, whatever `num_nodes` and `mode` say."
+        default=None, ge=0, description="Chunks to add before each hit; overrides `num_nodes` and `mode`."
     )
     num_next: int | None = Field(
-        default=None, ge=0, description="Chunks to add after each hit, whatever `num_nodes` and `mode` say."
+        default=None, ge=0, description="Chunks to add after each hit; overrides `num_nodes` and `mode`."
     )
 
     @override

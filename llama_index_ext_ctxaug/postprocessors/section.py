@@ -1,4 +1,4 @@
-"""The section around each hit: grown both ways to a heading or a number of tokens."""
+"""The section around each hit, up to a heading or a number of tokens on each side."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from llama_index_ext_ctxaug.structure.headings import SECTION_KEYS, TAG_KEYS, He
 logger = logging.getLogger(__name__)
 
 MAX_READ_AHEAD = 64
-"""Most chunks to read at once on each side before it is known where the section ends."""
+"""Maximum chunks to read at once on each side before the end of the section is known."""
 
 
 class SectionPostprocessor(ContextAugmenter):
     """Adds to each hit the rest of its section: the chunks before and after it, up to a heading.
 
-    Expansion ends at a heading, at the document's end, where `neighbor_filters` refuse a chunk, or before the
-    chunk that would take one side above `expansion_tokens`. The section's own heading is included. A table,
-    a list or fenced code that the token limit would cut is left out whole, where it begins behind the hit.
+    Expansion ends at a heading, at the document end, before a chunk that `neighbor_filters` refuse, or
+    before the chunk that would exceed `expansion_tokens` on one side. The section's own heading is included.
+    A table, a list or fenced code that begins after the hit and does not fit is left out whole.
 
-    A heading is what parsers left in metadata (`header_path` of MarkdownNodeParser, docling's `headings`,
+    A heading is metadata that a parser wrote (`header_path` of MarkdownNodeParser, docling's `headings`,
     `tag` h1 to h6 of HTMLNodeParser, unstructured's `category: Title`), else a line of the text: markdown,
     underlined, or numbered ("3.2 Title", "Article 5", "§ 4", "第三章", "一、", "（二）").
 
-    **Requires**: a docstore that holds the chunks, and anything that tells their order (see
+    **Requires**: a docstore that holds the chunks, and anything that shows their order (see
     `ContextAugmenter`). No query is needed.
 
-    **Guarantees**: on neither side more than `expansion_tokens` tokens are added; nothing is taken from
-    behind the chunk in which the next section begins, or before the one that holds the section's own
-    heading. Chunks are added whole.
+    **Guarantees**: at most `expansion_tokens` tokens are added on each side. No chunk is added after the one
+    in which the next section begins, or before the one that holds the section's own heading. Chunks are
+    added whole.
 
-    **On failure**: as `ContextAugmenter`; where not even the nearest chunk fits, a warning says so.
+    **On failure**: as `ContextAugmenter`; a warning if not even the nearest chunk fits.
 
     Example:
         ```python
@@ -56,11 +56,13 @@ class SectionPostprocessor(ContextAugmenter):
         ```
     """
 
-    expansion_tokens: int = Field(default=256, ge=0, description="Most tokens to add on each side of a hit.")
+    expansion_tokens: int = Field(
+        default=256, ge=0, description="Maximum tokens added on each side of a hit."
+    )
     stop_at: Literal["any", "same_or_higher"] = Field(
         default="any",
         description='Headings that end a section: "any", or those of its own or a higher level, so that '
-        "sub-sections belong to it (where its level is not known, any).",
+        "sub-sections belong to it (any, if its level is unknown).",
     )
     heading_kinds: tuple[TextHeadingKind, ...] = Field(
         default=TEXT_HEADING_KINDS, description="Kinds of headings to look for in the text of chunks."
@@ -113,12 +115,12 @@ class SectionPostprocessor(ContextAugmenter):
         self._warn_if_nothing_fits(walks, sides)
 
     def _ends(self, sections: Sections, hit: BaseNode) -> Ends:
-        """Which headings end the section of a hit, as far as the hit itself tells."""
+        """Return the headings that end the section of a hit, as far as the hit itself shows them."""
         if self.stop_at == "any":
             return any_level
         level = sections.level(hit)
         if level is None:
-            return lambda other: False  # its level is known when its own heading is found
+            return lambda other: False  # known only once its own heading is found
         return _up_to(level)
 
     def _shorten(self, walks: list[Walk], sides: Mapping[tuple[str, Direction], SectionSide]) -> None:
@@ -131,7 +133,7 @@ class SectionPostprocessor(ContextAugmenter):
             side.keep_blocks_whole(walk)
 
     def _read_ahead(self, tokens: list[int]) -> int:
-        """How many chunks the token limit may hold, if the others are as long as the hits."""
+        """Return how many chunks may fit the limit if they are as long as the hits."""
         mean = max(1, sum(tokens) // len(tokens))
         return min(MAX_READ_AHEAD, 1 + self.expansion_tokens // mean)
 
@@ -151,7 +153,7 @@ class SectionPostprocessor(ContextAugmenter):
 
 
 def _counter(tokenizer: Tokenizer) -> Callable[[BaseNode], int]:
-    """Counts the tokens of nodes, each once."""
+    """Make a function that counts the tokens of a node, each node once."""
     counted: dict[str, int] = {}
 
     def count(node: BaseNode) -> int:
