@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import multiprocessing
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
@@ -28,11 +19,23 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from llama_index_ext_ctxaug.errors import ContextAugmentationError
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
 from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, read_provenance
-from llama_index_ext_ctxaug.passages.scores import score_key
+from llama_index_ext_ctxaug.testing.calls import (
+    QUERY,
+    best_scores,
+    dicts,
+    hits_in,
+    other_process,
+    recorded_complaints,
+    recorded_events,
+    role_of,
+    run_async,
+    run_sync,
+    scores_of,
+    stored_ids_in,
+)
 from llama_index_ext_ctxaug.testing.kit import hits, linked_document
 from llama_index_ext_ctxaug.testing.worlds import World, shuffled, worlds
 
-QUERY = "Which is chunk 3 of doc0?"
 TENANT_A = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -71,7 +74,7 @@ class PostprocessorConformance:
     def test_hits_survive(self, world: World) -> None:
         """Each distinct hit is in the output exactly once, whole, with its best score."""
         result = self._both_ways(world)
-        best = _best_scores(world.hits)
+        best = best_scores(world.hits)
         out_ids = [hit.node.node_id for hit in result]
         assert len(set(out_ids)) == len(out_ids)
         for hit in result:
@@ -79,10 +82,10 @@ class PostprocessorConformance:
                 assert any(hit is given_hit for given_hit in world.hits)
                 assert hit.score == best[hit.node.node_id]
         if not self.drops_hits:
-            assert Counter(id_ for hit in result for id_ in _hits_in(hit)) == Counter(best.keys())
+            assert Counter(id_ for hit in result for id_ in hits_in(hit)) == Counter(best.keys())
             for hit in result:
-                if _role(hit) == "passage":
-                    for hit_id in _hits_in(hit):
+                if role_of(hit) == "passage":
+                    for hit_id in hits_in(hit):
                         assert world.nodes[hit_id].text.strip() in hit.node.get_content(MetadataMode.NONE)
 
     @few
@@ -93,7 +96,7 @@ class PostprocessorConformance:
         stored = {id_: node.to_dict() for id_, node in store.docs.items()}
         before = [(id(hit), hit.to_dict(), hit.node.hash) for hit in world.hits]
         augmenter = self.make(store)
-        assert _dicts(_sync(augmenter, world.hits)) == _dicts(_sync(augmenter, world.hits))
+        assert dicts(run_sync(augmenter, world.hits)) == dicts(run_sync(augmenter, world.hits))
         assert before == [(id(hit), hit.to_dict(), hit.node.hash) for hit in world.hits]
         assert stored == {id_: node.to_dict() for id_, node in store.docs.items()}
 
@@ -105,7 +108,7 @@ class PostprocessorConformance:
             return
         one = self._both_ways(world)
         other = self._both_ways(world, shuffled(world.hits, seed))
-        assert _scores(one) == _scores(other)
+        assert scores_of(one) == scores_of(other)
 
     @few
     @given(any_world)
@@ -141,14 +144,14 @@ class PostprocessorConformance:
     def test_empty_input_gives_empty_output(self) -> None:
         """No hits give no nodes, with and without a query."""
         augmenter = self.make(World([], []).store())
-        assert _sync(augmenter, []) == _async(augmenter, []) == augmenter.postprocess_nodes([]) == []
+        assert run_sync(augmenter, []) == run_async(augmenter, []) == augmenter.postprocess_nodes([]) == []
 
     @few
     @given(any_world)
     def test_one_start_and_one_end_event(self, world: World) -> None:
         """A call sends one start and one end event, with the counts of its hits and nodes."""
-        for call in (_sync, _async):
-            with _recorded() as events:
+        for call in (run_sync, run_async):
+            with recorded_events() as events:
                 result = call(self.make(world.store()), world.hits)
             if not world.hits:
                 assert events == []
@@ -157,7 +160,7 @@ class PostprocessorConformance:
             assert isinstance(start, ContextAugmentationStartEvent)
             assert isinstance(end, ContextAugmentationEndEvent)
             assert start.augmenter == end.augmenter == self.augmenter.class_name()
-            assert start.num_hits == end.num_hits == len(_best_scores(world.hits))
+            assert start.num_hits == end.num_hits == len(best_scores(world.hits))
             assert (start.query_str, end.num_nodes) == (QUERY, len(result))
 
     def test_saved_and_restored(self) -> None:
@@ -172,15 +175,17 @@ class PostprocessorConformance:
 
     def test_equal_output_in_another_process(self) -> None:
         """Equal input gives equal output in a process with another hash seed."""
-        assert _outputs(type(self)) == _other_process().submit(_outputs, type(self)).result()
+        assert _outputs(type(self)) == other_process().submit(_outputs, type(self)).result()
 
     def _both_ways(
         self, world: World, given_hits: list[NodeWithScore] | None = None, **parameters: Any
     ) -> list[NodeWithScore]:
         """Return the result of a call, which is the same sync and async."""
         found = world.hits if given_hits is None else given_hits
-        result, again = (call(self.make(world.store(), **parameters), found) for call in (_sync, _async))
-        assert _dicts(result) == _dicts(again)
+        result, again = (
+            call(self.make(world.store(), **parameters), found) for call in (run_sync, run_async)
+        )
+        assert dicts(result) == dicts(again)
         return result
 
 
@@ -222,22 +227,22 @@ class AugmenterConformance(PostprocessorConformance):
         """No chunk that the filters refuse is added, whether they are MetadataFilters or a function."""
         hit_ids = {hit.node.node_id for hit in world.hits}
         result = self._both_ways(world, neighbor_filters=TENANT_A)
-        for id_ in (id_ for hit in result for id_ in _ids_in(hit) if id_ not in hit_ids):
+        for id_ in (id_ for hit in result for id_ in stored_ids_in(hit) if id_ not in hit_ids):
             assert world.nodes[id_].metadata["tenant"] == "a"
         by_function = self._both_ways(world, neighbor_filters=lambda node: node.metadata["tenant"] == "a")
-        assert _dicts(by_function) == _dicts(result)
+        assert dicts(by_function) == dicts(result)
 
     @few
     @given(any_world)
     def test_missing_nodes_are_reported_once(self, world: World) -> None:
         """A missing node gives one warning per call; strict=True raises exactly where there is a warning."""
-        with _complaints() as messages:
-            _sync(self.make(world.store()), world.hits)
+        with recorded_complaints() as messages:
+            run_sync(self.make(world.store()), world.hits)
         assert len(messages) <= 1
         assert not (messages and world.tidy)
         raised = False
         try:
-            _sync(self.make(world.store(), strict=True), world.hits)
+            run_sync(self.make(world.store(), strict=True), world.hits)
         except ContextAugmentationError:
             raised = True
         assert raised == bool(messages)
@@ -247,11 +252,11 @@ class AugmenterConformance(PostprocessorConformance):
     def test_a_failing_store_is_not_hidden(self, world: World, works: int) -> None:
         """The store's own error is raised; on_store_error="return_hits" returns the hits and nothing else."""
         healthy = world.store()
-        _sync(self.make(healthy), world.hits)
+        run_sync(self.make(healthy), world.hits)
         if len(healthy.batches) + len(healthy.document_reads) <= works:
             return
         hit_ids = {hit.node.node_id for hit in world.hits}
-        for call in (_sync, _async):
+        for call in (run_sync, run_async):
             store = world.store(fail_after=works)
             try:
                 call(self.make(store), world.hits)
@@ -261,7 +266,7 @@ class AugmenterConformance(PostprocessorConformance):
                 raise AssertionError("the docstore failed and nothing was raised")
             store.reset()
             result = call(self.make(store, on_store_error="return_hits"), world.hits)
-            returned = {id_ for hit in result for id_ in _ids_in(hit)}
+            returned = {id_ for hit in result for id_ in stored_ids_in(hit)}
             assert returned <= hit_ids
             assert self.drops_hits or returned == hit_ids
 
@@ -269,7 +274,7 @@ class AugmenterConformance(PostprocessorConformance):
     @given(tidy_world)
     def test_reads_are_few(self, world: World) -> None:
         """No id is read twice, and the round trips do not grow with the number of hits or chunks."""
-        for call in (_sync, _async):
+        for call in (run_sync, run_async):
             store = world.store()
             call(self.make(store), world.hits)
             assert len(set(store.node_reads)) == len(store.node_reads)
@@ -289,98 +294,6 @@ class AugmenterConformance(PostprocessorConformance):
         asyncio.run(call())
 
 
-def _sync(augmenter: BaseNodePostprocessor, found: list[NodeWithScore]) -> list[NodeWithScore]:
-    return augmenter.postprocess_nodes(found, query_str=QUERY)
-
-
-def _async(augmenter: BaseNodePostprocessor, found: list[NodeWithScore]) -> list[NodeWithScore]:
-    return asyncio.run(augmenter.apostprocess_nodes(found, query_str=QUERY))
-
-
-def _dicts(result: list[NodeWithScore]) -> list[dict[str, Any]]:
-    return [hit.to_dict() for hit in result]
-
-
-def _scores(result: list[NodeWithScore]) -> dict[str, float | None]:
-    return {hit.node.node_id: hit.score for hit in result}
-
-
-def _best_scores(found: list[NodeWithScore]) -> dict[str, float | None]:
-    best: dict[str, float | None] = {}
-    for hit in found:
-        known = best.setdefault(hit.node.node_id, hit.score)
-        best[hit.node.node_id] = max(known, hit.score, key=score_key)
-    return best
-
-
-def _role(hit: NodeWithScore) -> str:
-    provenance = read_provenance(hit.node)
-    return "hit" if provenance is None else provenance.role
-
-
-def _hits_in(hit: NodeWithScore) -> list[str]:
-    """Return the ids of the hits that an output node is, holds or stands for."""
-    provenance = read_provenance(hit.node)
-    if provenance is None:
-        return [hit.node.node_id]
-    if provenance.role == "passage":
-        inside = (
-            piece.hits if piece.role == "parent" else (piece.node_id,)
-            for piece in provenance.pieces
-            if piece.role != "neighbor"
-        )
-        return list(dict.fromkeys(id_ for ids in inside for id_ in ids))
-    return [] if provenance.role == "neighbor" else list(provenance.hits)
-
-
-def _ids_in(hit: NodeWithScore) -> list[str]:
-    """Return the ids of the stored nodes whose text an output node holds."""
-    provenance = read_provenance(hit.node)
-    if provenance is not None and provenance.pieces:
-        return [piece.node_id for piece in provenance.pieces]
-    return [hit.node.node_id]
-
-
-class _Recorder(BaseEventHandler):
-    _events: list[Any] = PrivateAttr(default_factory=list)
-
-    def handle(self, event: Any, **kwargs: Any) -> None:
-        """Keep the events of calls."""
-        if isinstance(event, ContextAugmentationStartEvent | ContextAugmentationEndEvent):
-            self._events.append(event)
-
-
-@contextmanager
-def _recorded() -> Iterator[list[Any]]:
-    recorder, dispatcher = _Recorder(), get_dispatcher()
-    dispatcher.add_event_handler(recorder)
-    try:
-        yield recorder._events
-    finally:
-        dispatcher.event_handlers.remove(recorder)
-
-
-@contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """Collect the warnings of nodes that are missing or could not be taken."""
-    messages: list[str] = []
-
-    def keep(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if "linked nodes" in message or "are in this docstore" in message:
-            messages.append(message)
-        return True
-
-    handler = logging.NullHandler(logging.WARNING)
-    handler.handle = keep  # type: ignore[method-assign]
-    log = logging.getLogger("llama_index_ext_ctxaug")
-    log.addHandler(handler)
-    try:
-        yield messages
-    finally:
-        log.removeHandler(handler)
-
-
 def _outputs(conformance: type[PostprocessorConformance]) -> list[str]:
     """Return the output over two fixed documents, as JSON."""
     metadata = {"window": "text", "tenant": "a"}
@@ -389,20 +302,5 @@ def _outputs(conformance: type[PostprocessorConformance]) -> list[str]:
         linked_document(9, source_id="doc1", links="previous", metadata=metadata),
     ]
     found = [*hits(documents[1], [4, 8]), *hits(documents[0], [0, 7, 3])]
-    result = _sync(conformance().make(World(documents, found).store()), found)
+    result = run_sync(conformance().make(World(documents, found).store()), found)
     return [hit.to_json() for hit in result]
-
-
-@lru_cache(maxsize=1)
-def _other_process() -> ProcessPoolExecutor:
-    """Start a process with a hash seed of its own, which all tests share."""
-    seed, os.environ["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED"), "1"
-    try:
-        executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        executor.submit(int).result()
-    finally:
-        if seed is None:
-            del os.environ["PYTHONHASHSEED"]
-        else:
-            os.environ["PYTHONHASHSEED"] = seed
-    return executor
