@@ -37,6 +37,12 @@ def ask(step: Step[T]) -> Flow[T]:
     return result
 
 
+def finished(result: T) -> Flow[T]:
+    """Return a result without a step."""
+    yield from ()
+    return result
+
+
 def run(flow: Flow[T]) -> T:
     """Drive a flow to its end in the calling thread.
 

@@ -1,4 +1,4 @@
-"""A hit's text replaced by a window that its metadata holds."""
+"""Replace the text of hits by a text in their metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from llama_index.core.schema import (
 
 from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_hits
-from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.flow import Flow, finished
 from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
 from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.passages.passage import Chunk
@@ -35,22 +35,22 @@ logger = logging.getLogger(__name__)
 
 
 class MetadataReplacementPostProcessor(FlowPostprocessor):
-    """Replaces each hit's text by a text in its metadata, such as the window around a sentence.
+    """Replace each hit's text by a text in its metadata, such as the window around a sentence.
 
-    LlamaIndex's postprocessor of the same name with its parameter, so that changing the import is the
-    whole migration. Windows come from `SentenceWindowNodeParser`, `SentenceWindowParser` or
-    `WindowExtractor`; no docstore and no query are needed.
+    A drop-in replacement for LlamaIndex's postprocessor of the same name: only the import changes. Windows
+    are written by `SentenceWindowNodeParser`, `SentenceWindowParser` or `WindowExtractor`. It needs no
+    docstore and no query.
 
     **Requires**: nodes with a text under one of the keys.
 
-    **Guarantees**: distinct hits in the order in which they came, each with its id, (best) score,
-    relationships and metadata; what came in is not changed; the keys are excluded from the text for
-    the LLM and for embedding, so that no window is sent twice. A replaced node has no embedding and no
-    character offsets, since those were of its own text. With `merge_overlaps` the windows of hits of one
-    source that overlap or touch become one node, in document order, at the rank of the first of its hits.
+    **Guarantees**: distinct hits in input order, each with its id, best score, relationships and metadata;
+    the input is not changed; the keys are excluded from the text for the LLM and for embedding, so that no
+    window is sent twice. A replaced node has no embedding and no character offsets, since those describe its
+    own text. With `merge_overlaps` the windows of one source document that overlap or touch become one node,
+    in document order, at the rank of its first hit.
 
-    **On failure**: a hit without the keys, or with nothing but white space or no text under them, keeps
-    its own text and goes out as the object that came in, with one warning a call.
+    **On failure**: a hit without a text under the keys (blank text included) is returned as the same object,
+    with one warning for each run.
 
     Example:
         ```python
@@ -63,10 +63,10 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
     """
 
     target_metadata_key: str | list[str] = Field(
-        description="Metadata key of the text that replaces a node's own, or several to be tried in order."
+        description="Metadata key of the text that replaces the node's own, or several keys to try in order."
     )
     merge_overlaps: bool = Field(
-        default=False, description="Make one node of windows that overlap or touch, each sentence once."
+        default=False, description="Merge windows that overlap or touch into one node, each sentence once."
     )
 
     def __init__(self, target_metadata_key: str | list[str], **kwargs: Any) -> None:
@@ -88,7 +88,9 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         return "MetadataReplacementPostProcessor"
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
-        yield from ()  # there is nothing to wait for
+        return finished(self._replace_all(nodes))
+
+    def _replace_all(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         hits, keys = list(distinct_hits(nodes).values()), self._keys
         windows = {hit.node.node_id: _replacement(hit.node, keys) for hit in hits}
         self._warn([hit.node for hit in hits if windows[hit.node.node_id] is None])
@@ -118,7 +120,7 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         return NodeWithScore(node=_replaced(hit.node, window or "", self._keys), score=hit.score)
 
     def _merged(self, hits: Sequence[Chunk], windows: dict[str, str | None]) -> list[NodeWithScore]:
-        """A node for each group of windows, by the rank of its first hit."""
+        """Return a node for each group of windows, by the rank of its first hit."""
         by_source: dict[str, list[Chunk]] = {}
         for hit in hits:
             source = related_id(hit.node, NodeRelationship.SOURCE)
@@ -153,7 +155,7 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
 
 
 def _replacement(node: BaseNode, keys: Sequence[str]) -> str | None:
-    """The first text under the keys; None where there is none."""
+    """Return the first text under the keys, if there is one."""
     for key in keys:
         value = node.metadata.get(key)
         if isinstance(value, str) and value and not value.isspace():
@@ -175,7 +177,7 @@ def _window(node: BaseNode, text: str) -> MetadataWindow:
 
 
 def _joined(windows: Sequence[MetadataWindow], starts: Sequence[int]) -> JoinedText:
-    """The text of a group; of each window the hit's own text is what the passage is said to have of it."""
+    """Join the windows of a group; the span of each is that of the hit's own text."""
     reach = 0
     chunks: list[TextChunk] = []
     for window, start in zip(windows, starts, strict=True):
@@ -194,7 +196,7 @@ def _joined(windows: Sequence[MetadataWindow], starts: Sequence[int]) -> JoinedT
 
 
 def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
-    """A copy of a node with another text."""
+    """Return a copy of a node with another text."""
     copy = node.model_copy()
     # Past pydantic's validation of assignments: the values are what the fields hold, only extended.
     fields = copy.__dict__

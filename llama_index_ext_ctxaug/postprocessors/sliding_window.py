@@ -1,4 +1,4 @@
-"""Nodes cut again into overlapping windows."""
+"""Cut nodes into overlapping windows."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from llama_index_ext_ctxaug.windows.sliding import check_window, sliding_windows
 
 
 class SlidingWindowPostprocessor(FlowPostprocessor):
-    """Cuts each node again into overlapping windows of whole sentences.
+    """Cut each node into overlapping windows of whole sentences.
 
-    Made to stand between an augmenter and a reranker: windows have one size, and none is longer than the
-    reranker reads. Only text is counted and cut; metadata goes along, and never makes a window shorter.
+    Use it between an augmenter and a reranker: windows have one size, and none is longer than what the
+    reranker reads. Only text is counted and cut; metadata is copied and does not shorten a window.
 
     **Requires**: nothing; no docstore and no query.
 
-    **Guarantees**: each window is an exact slice of its node, in order, at most `window_tokens` long, and
-    ends at least one sentence (word, character) later than the one before; together they hold all of it.
-    A node that fits into one window goes out as the very object that came in, and so does one that is not
-    text. Ids are derived from source and place, offsets are true where the node's were, and provenance
-    tells which characters are which node's. A window keeps its node's score. Windows of one document with
-    equal text go out once.
+    **Guarantees**: each window is an exact slice of its node, at most `window_tokens` long, and ends at least
+    one sentence (word, character) after the one before; windows are in order and cover the node. A node that
+    fits into one window, or is not text, is returned as the same object. Ids are derived from source and
+    place, offsets are correct if the node's are, and provenance names the node of each character. A window
+    has its node's score. Of windows of one document with equal text the first is returned.
 
-    **On failure**: a stride below 1 or above the window is refused at construction.
+    **On failure**: a stride below 1 or above the window raises at construction.
 
     Example:
         ```python
@@ -51,7 +50,7 @@ class SlidingWindowPostprocessor(FlowPostprocessor):
     window_tokens: int = Field(default=512, ge=1, description="Maximum tokens of a window.")
     stride_tokens: int = Field(
         default=128,
-        description="Tokens from the start of one window to the start of the next, at most window_tokens.",
+        description="Tokens from the start of one window to the start of the next; at most window_tokens.",
     )
     sentence_splitter: SentenceSplitter | None = Field(
         default=None,
@@ -59,7 +58,7 @@ class SlidingWindowPostprocessor(FlowPostprocessor):
         description="Splits a text into sentences; None for a rule that reads the marks of many scripts.",
     )
     tokenizer: Tokenizer | None = Field(
-        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
+        default=None, exclude=True, description="Splits a text into tokens; None for LlamaIndex's tokenizer."
     )
 
     @model_validator(mode="after")
