@@ -1,11 +1,13 @@
-"""Sentences of any script and their windows."""
+"""Sentences of many scripts and their windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
+import regex
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.node_parser import SentenceWindowNodeParser
 from llama_index.core.node_parser.node_utils import build_nodes_from_splits
@@ -13,6 +15,14 @@ from llama_index.core.schema import BaseNode, Document, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
+from llama_index_ext_ctxaug.windows.segmentation import CLOSERS, GREEK_QUESTION_MARK, TIBETAN_MARKS
+
+# Sentence ends that sentencex does not know: Khmer, Tibetan, and Greek in texts of another language.
+_MORE_ENDS = regex.compile(
+    rf"(?:[\u17d4\u17d5]+|[{TIBETAN_MARKS}](?:\s*[{TIBETAN_MARKS}])*)[{CLOSERS}]*\s*"
+    rf"|{GREEK_QUESTION_MARK}[{CLOSERS}]*\s+(?=[^\s\p{{Ll}}])"
+)
+_INSIDE_NUMBER = regex.compile(r"(?<=\p{Nd}[.．﹒])(?=\p{Nd})")
 
 
 def _segment(language: str, text: str) -> Iterable[str]:
@@ -30,7 +40,7 @@ def _segment(language: str, text: str) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class SentencexSplitter:
-    """Split text of any script into sentences: Latin, Chinese, Japanese, Hindi, Arabic and more.
+    """Split text into sentences: Latin, Chinese, Japanese, Arabic, Burmese, Khmer, Tibetan and more scripts.
 
     Use it wherever LlamaIndex takes a function that returns the sentences of a text, for instance
     `SentenceWindowNodeParser(sentence_splitter=...)`. Needs the extra `sentences`
@@ -38,7 +48,7 @@ class SentencexSplitter:
 
     Attributes:
         language: ISO code of the language whose abbreviations do not end a sentence; punctuation such as
-            。！？ । ؟ ends one in any language.
+            。！？ । ؟ ends one in any language, and numbers such as ３．１４ stay whole.
 
     Raises:
         ImportError: sentencex is not installed.
@@ -58,9 +68,13 @@ class SentencexSplitter:
         Returns:
             The sentences; none for a blank text.
         """
+        ends = set(accumulate(map(len, _segment(self.language, text))))
+        ends |= {match.end() for match in _MORE_ENDS.finditer(text)}
+        ends -= {match.start() for match in _INSIDE_NUMBER.finditer(text)}
         sentences: list[str] = []
         opening = ""
-        for part in _segment(self.language, text):
+        for start, end in pairwise(sorted({0, *ends})):
+            part = text[start:end]
             if part.strip():
                 sentences.append(opening + part)
                 opening = ""
@@ -72,7 +86,7 @@ class SentencexSplitter:
 
 
 class SentenceWindowParser(SentenceWindowNodeParser):
-    """Parse text of any script into sentences with windows that are slices of the document.
+    """Parse text of many scripts into sentences with windows that are slices of the document.
 
     Sentences come from `SentencexSplitter` or any `sentence_splitter`. A window is the document's own text,
     without spaces added between sentences, and is not stored again in the relationships of neighbors.

@@ -12,20 +12,33 @@ from llama_index_ext_ctxaug.passages.span import Span
 SentenceSplitter = Callable[[str], list[str]]
 """Cuts a text into its sentences, in order; LlamaIndex's `split_by_sentence_tokenizer()` is one."""
 
-_CLOSERS = "\"'”’»」』）)】\\]》"
+CLOSERS = r"\"'\p{Pe}\p{Pf}"
+"""Quotes and brackets that may follow the end of a sentence, as part of a character class."""
 _NO_SPACE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3100-\u312f"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 """Scripts without spaces between words: each of their characters is a unit."""
 
-_SENTENCE_END = re.compile(
-    rf"(?:[。！？｡।॥؟۔]+[{_CLOSERS}]*|[.!?…]+[{_CLOSERS}]*(?=\s+[^\sa-zß-öø-ÿ])"
-    rf"|[!?…]+[{_CLOSERS}]*(?=[{_NO_SPACE}])|\n[ \t]*(?=\n))\s*"
+TIBETAN_MARKS = "\u0f0d-\u0f12\u0f14"
+"""Shads, which Unicode leaves out of its sentence terminals since they end phrases too."""
+GREEK_QUESTION_MARK = r"(?<=\p{Greek}[\p{M}\p{Pf}]*)[;\u037e]"
+"""A semicolon after a Greek letter."""
+_SPACED = ".!?…‼⁇⁈⁉‽"  # end a sentence before white space; inside a word (3.14, example.org) they end none
+_SENTENCE_END = regex.compile(
+    # Marks of one script. The Burmese mark \u104a is left out: it is a comma.
+    rf"(?:(?:[\p{{Sentence_Terminal}}--[{_SPACED}․﹒．\u104a]]+|[{TIBETAN_MARKS}](?:\s*[{TIBETAN_MARKS}])*"
+    rf"|[﹒．](?!(?<=\p{{Nd}}.)\p{{Nd}}))[{CLOSERS}]*"
+    rf"|(?:[{_SPACED}]+|{GREEK_QUESTION_MARK}|(?<=\p{{Armenian}}):)[{CLOSERS}“‘«]*(?=\s+[^\s\p{{Ll}}])"
+    rf"|[{_SPACED}--.]+[{CLOSERS}]*(?=[{_NO_SPACE}])|\n[ \t]*(?=\n))\s*",
+    regex.V1,
 )
 _ABBREVIATION = re.compile(r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|No|Fig|Eq|vs|cf|e\.g|i\.e|[A-Z])\.$")
 _LETTER = rf"(?:(?![{_NO_SPACE}])(?=\w)\X)"  # to `regex`, unlike `re`, combining marks are word characters
-_WORD = regex.compile(rf"(?:{_LETTER}+(?:[.,'’:/-]{_LETTER}+)*|\X)[,.;:!?，。；：！？、%°…{_CLOSERS}}}]*\s*")
+_INNER = r"(?:[.,'’:/-]|(?<=\p{Nd})[．，](?=\p{Nd}))"
+_WORD = regex.compile(
+    rf"(?:{_LETTER}+(?:{_INNER}{_LETTER}+)*|\X)[\p{{Terminal_Punctuation}}%°…{CLOSERS}]*\s*"
+)
 _CLUSTER = regex.compile(r"\X")
 _HAN_RUN = re.compile("[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff]{2,}")
 
@@ -33,8 +46,10 @@ _HAN_RUN = re.compile("[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff]{2,
 def sentence_spans(text: str, split: SentenceSplitter | None = None) -> list[Span]:
     """Cut a text into sentences that cover it; white space after a sentence belongs to it.
 
-    The built-in rule reads the marks of many scripts (. ! ? 。！？ । ؟ ۔) and blank lines, and needs no
-    model. Characters that a splitter leaves out (mostly white space) go to the sentence before them.
+    The built-in rule needs no model. A sentence ends at a blank line, at Unicode's sentence terminals of any
+    script, at Tibetan shads and at the Greek question mark; at . ! ? only before white space that no lower
+    case letter follows. Scripts without such marks, Thai and Lao, are cut at blank lines alone. Characters
+    that a splitter leaves out (mostly white space) go to the sentence before them.
 
     Args:
         text: any text.

@@ -6,6 +6,8 @@ import builtins
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.node_parser import SentenceWindowNodeParser
 from llama_index.core.schema import Document, NodeRelationship
 
@@ -26,12 +28,30 @@ from llama_index_ext_ctxaug import SentenceWindowParser, SentencexSplitter
         ("", 0),
         (" \n ", 0),
         ("🚀", 1),
+        ("မြန်မာစကား။ ကျွန်တော်သွားမယ်။ သူလာတယ်။", 3),
+        ("ខ្ញុំទៅ។ គាត់មក។ ល្អ៕", 3),
+        ("བཀྲ་ཤིས། ། ང་འགྲོ། ཁོང་ཡོང་།", 3),
+        ("Բարև։ Ինչպե՞ս ես։ Լավ եմ։", 3),
+        ("ሰላም። እንዴት ነህ፧ ደህና።", 3),
+        ("Πού είσαι; Εδώ είμαι. Έλα!", 3),
+        ("یہ ہے۔ وہ ہے۔", 2),
+        ("円周率は３．１４です。次です。", 2),
+        ("圆周率是３.１４。好。", 2),
+        ("他（你好。再见。）走了。好。", 2),
     ],
 )
 def test_scripts(text: str, sentences: int) -> None:
     """Sentences end as in their script, and joined they are the text."""
     found = SentencexSplitter()(text)
     assert len(found) == sentences
+    assert "".join(found) == (text if text.strip() else "")
+    assert all(sentence.strip() for sentence in found)
+
+
+@given(st.text("ab .。\n\r\t３．１;Ω།។“”。!", max_size=40) | st.text(max_size=40))
+def test_sentences_cover_any_text(text: str) -> None:
+    """Joined, the sentences are the text, and none of them is blank."""
+    found = SentencexSplitter()(text)
     assert "".join(found) == (text if text.strip() else "")
     assert all(sentence.strip() for sentence in found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -298,9 +298,57 @@ def test_sentences_of_many_scripts(text: str, sentences: list[str]) -> None:
     assert [text[span.start : span.end] for span in sentence_spans(text)] == sentences
 
 
+SCRIPTS = {
+    "Burmese": ["မြန်မာစကား၊ ကောင်း။ ", "ကျွန်တော်သွားမယ်။ ", "သူလာတယ်။"],
+    "Khmer": ["ខ្ញុំទៅ។ ", "គាត់មក។ ", "ល្អ៕"],
+    "Tibetan": ["བཀྲ་ཤིས། ། ", "ང་འགྲོ། ", "ཁོང་ཡོང་།"],
+    "Armenian": ["Բարև։ ", "Ինչպե՞ս ես։ ", "Լավ եմ։"],
+    "Ethiopic": ["ሰላም። ", "እንዴት ነህ፧ ", "ደህና።"],
+    "Devanagari": ["यह है। ", "वह है॥ ", "ठीक?"],
+    "Bengali": ["আমি যাই। ", "সে আসে।"],
+    "Arabic": ["ذهبت. ", "هل أنت هنا؟ ", "لا."],
+    "Urdu": ["یہ ہے۔ ", "وہ ہے۔"],
+    "Greek": ["Πού είσαι; ", "Εδώ είμαι. ", "Έλα!"],
+    "Greek in NFD": ["Πού πα\u0301ς\u037e ", "Εδώ."],
+    "Mongolian": ["ᠮᠣᠩᠭᠣᠯ᠃ ", "ᠬᠡᠯᠡ᠃"],
+    "Syriac": ["ܫܠܡܐ܀ ", "ܐܢܐ܀"],
+    "Chinese": ["他说：“好。”", "然后走了！", "你呢？"],
+    "Japanese with full-width stops": ["円周率は３．１４です．", "次は１．", "終わり．"],
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_windows_end_where_the_sentences_of_a_script_do(script: str) -> None:
+    """Windows of one sentence each are the sentences, which have an end in each script of its own."""
+    sentences = SCRIPTS[script]
+    text = "".join(sentences)
+    assert [text[slice(*span)] for span in sentence_spans(text)] == sentences
+    longest = max(map(len, sentences))
+    ends = set(accumulate(map(len, sentences)))
+    windows = sliding_windows(text, window_tokens=longest, stride_tokens=longest, count_tokens=len)
+    assert {window.end for window in windows} <= ends
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Π.χ. α; β",
+        "Time 10:30 at example.org?q=a is fine",
+        "３．１４，１５",
+        "Он жил в г. москве",
+        "Ես ասացի: այո",
+    ],
+)
+def test_no_sentence_ends_here(text: str) -> None:
+    """Marks inside numbers and words, and before lower case letters, end no sentence."""
+    assert [text[slice(*span)] for span in sentence_spans(text)] == [text]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("値は３．１４，円", ["値", "は", "３．１４，", "円"]),
+        ("ယ်။ သူ", ["ယ်။ ", "သူ"]),
         ("GPT-4模型3.14，好", ["GPT-4", "模", "型", "3.14，", "好"]),
         (f"{FAMILY}{FLAG}{THUMB}", [FAMILY, FLAG, THUMB]),
         (f"caf{ACCENT}s now", [f"caf{ACCENT}s ", "now"]),
