@@ -1,4 +1,4 @@
-"""Token costs of chunks: each text is counted once, joints are estimated, the whole is counted exactly."""
+"""Token costs of the chunks of passages: estimated from parts that are counted once, and exact."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR, keep
+from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR, final_text, keep
+from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.passage_node import is_text
 
@@ -19,64 +20,69 @@ class ChunkCosts:
 
     Attributes:
         passages: hits and neighbors in reading order.
-        budget: maximum tokens of the final text.
-        count: counts the tokens of a text.
+        counter: counts tokens.
         write: renders passages as nodes.
-        shared: returns the text that a chunk and its follower share where they become one node; None where
-            each chunk becomes a node.
+        joined: returns the text of a chunk and its follower where they become one node; None where each
+            chunk becomes a node.
     """
 
     passages: Sequence[Passage]
-    budget: int
-    count: Callable[[str], int]
+    counter: TokenCounter
     write: Callable[[Sequence[Passage]], list[NodeWithScore]]
-    shared: Callable[[Chunk, Chunk], str] | None = None
+    joined: Callable[[Chunk, Chunk], str] | None = None
     _place: dict[str, tuple[int, int]] = field(default_factory=dict)
     _alone: dict[str, int] = field(default_factory=dict)
-    _saved: dict[tuple[str, str], int] = field(default_factory=dict)
-    _counted: dict[str, int] = field(default_factory=dict)
+    _added: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number, passage in enumerate(self.passages):
             for place, chunk in enumerate(passage.chunks):
                 self._place[chunk.node.id_] = (number, place)
 
+    def count(self, kept: Collection[str]) -> int:
+        """Count the tokens of the final text of the kept chunks."""
+        return self.counter.count(final_text(self._nodes(kept)))
+
     def measure(self, kept: Collection[str]) -> int:
-        """Count the tokens of the final text of the kept chunks: exactly, unless clearly over the budget."""
-        touched = sorted({self._place[id_][0] for id_ in kept})
-        nodes = self.write(keep([self.passages[number] for number in touched], kept))
-        contents = [hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes]
-        apart = sum(map(self._tokens, contents))
-        # A separator can merge with the text before it into one token: it may add nothing, or save one.
-        if apart - len(contents) > self.budget:
-            return apart
-        return self._tokens(NODE_SEPARATOR.join(contents))
+        """Estimate the tokens of the final text of the kept chunks."""
+        return estimated_tokens(self._nodes(kept), self.counter)
 
     def cost(self, id_: str, kept: Collection[str]) -> int:
         """Estimate the tokens that a chunk adds to the kept ones."""
         number, place = self._place[id_]
         chunks = self.passages[number].chunks
-        chunk, separator = chunks[place], self._tokens(NODE_SEPARATOR)
-        if id_ not in self._alone:
-            self._alone[id_] = self._tokens(chunk.node.get_content(metadata_mode=MetadataMode.LLM))
-        total = self._alone[id_] + separator
-        if self.shared is None or not is_text(chunk.node):
-            return total
-        for first, second in pairwise(chunks[max(0, place - 1) : place + 2]):
+        chunk, before, after = chunks[place], chunks[max(0, place - 1) : place], chunks[place + 1 : place + 2]
+        cost = self._cost_alone(chunk)
+        if self.joined is None or not is_text(chunk.node):
+            return cost
+        for first, second in pairwise([*before, chunk, *after]):
             other = second if first is chunk else first
             if other.node.id_ in kept and is_text(other.node):
-                total -= self._saving(self.shared, first, second) + separator
-        return total
+                # The two become one node: the second adds its own text alone.
+                cost += self._added_text(self.joined, first, second) - self._cost_alone(second)
+        return cost
 
-    def _saving(self, shared: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:
-        """Count the tokens that joining two chunks saves: the metadata of one, and their shared text."""
+    def _nodes(self, kept: Collection[str]) -> list[NodeWithScore]:
+        touched = sorted({self._place[id_][0] for id_ in kept})
+        return self.write(keep([self.passages[number] for number in touched], kept))
+
+    def _cost_alone(self, chunk: Chunk) -> int:
+        if chunk.node.id_ not in self._alone:
+            content = chunk.node.get_content(metadata_mode=MetadataMode.LLM)
+            self._alone[chunk.node.id_] = self.counter.estimate(content + NODE_SEPARATOR)
+        return self._alone[chunk.node.id_]
+
+    def _added_text(self, joined: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:
+        """Estimate the tokens that a chunk adds to the text of the one before it."""
         ids = (first.node.id_, second.node.id_)
-        if ids not in self._saved:
-            header = second.node.get_metadata_str(mode=MetadataMode.LLM)
-            self._saved[ids] = self._tokens(header) + self._tokens(shared(first, second))
-        return self._saved[ids]
+        if ids not in self._added:
+            both, one = joined(first, second), first.node.get_content(metadata_mode=MetadataMode.NONE)
+            self._added[ids] = self.counter.estimate(both) - self.counter.estimate(one)
+        return self._added[ids]
 
-    def _tokens(self, text: str) -> int:
-        if text not in self._counted:
-            self._counted[text] = self.count(text)
-        return self._counted[text]
+
+def estimated_tokens(nodes: Sequence[NodeWithScore], counter: TokenCounter) -> int:
+    """Estimate the tokens of the final text of nodes."""
+    contents = [hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes]
+    separated = [content + NODE_SEPARATOR for content in contents[:-1]]
+    return sum(map(counter.estimate, (*separated, *contents[-1:])))

@@ -52,6 +52,9 @@ class Costs(Protocol):
         """Estimate the tokens that a chunk adds to the kept ones."""
 
     def measure(self, kept: Collection[str]) -> int:
+        """Estimate the tokens of the final text of the kept chunks, more closely than the sum of costs."""
+
+    def count(self, kept: Collection[str]) -> int:
         """Count the tokens of the final text of the kept chunks."""
 
 
@@ -85,70 +88,105 @@ def fit(chunks: Sequence[Chunk], budget: int, priority: Priority, costs: Costs) 
         costs: their tokens.
     """
     filler = _Filler(budget, costs)
-    for tier in priority(filler.kept):
-        filler.fill(tier)
-    over = bool(filler.kept) and filler.used > budget
+    filler.fill(priority)
+    tokens = filler.count()
+    if filler.bias < 0:  # the estimates were too high
+        filler.fill(priority)
+        tokens = filler.count()
+    while tokens > budget and len(filler.kept) > 1:
+        filler.drop_last()
+        tokens = filler.count()
+    kept = frozenset(filler.kept)
     hits = sorted((chunk for chunk in chunks if chunk.role != "neighbor"), key=best_first)
     return BudgetFit(
-        frozenset(filler.kept),
-        filler.used,
-        next(iter(filler.kept)) if over else None,
-        tuple(id_ for chunk in hits if (id_ := chunk.node.node_id) not in filler.kept),
+        kept,
+        tokens,
+        next(iter(kept)) if tokens > budget else None,
+        tuple(id_ for chunk in hits if (id_ := chunk.node.node_id) not in kept),
     )
 
 
 @dataclass
 class _Filler:
-    """Takes chunks while they fit: estimates first, and counts exactly where the estimate is too close."""
+    """Takes chunks while they fit: adds up estimated costs, and measures where these are too close."""
 
     budget: int
     costs: Costs
     kept: dict[str, None] = field(default_factory=dict)
     used: int = 0
     drift: int = 0  # tokens by which `used` may be wrong
+    bias: int = 0  # tokens that the last count had more than its estimate
+    refused: int | None = None  # the lowest cost that was measured and did not fit beside the kept chunks
 
-    def fill(self, tier: Tier) -> None:
-        before = -1
-        while before != len(self.kept):
-            before = len(self.kept)
-            refused = 0
-            for id_ in tier.ids:
-                if id_ in self.kept or (id_ in tier.needs and self.kept.keys().isdisjoint(tier.needs[id_])):
-                    continue
-                refused = 0 if self._offer(id_) else refused + 1
-                if refused == tier.patience:
+    def fill(self, priority: Priority) -> None:
+        """Take chunks of all tiers."""
+        for tier in priority(self.kept):
+            before = -1
+            while before != len(self.kept):
+                before = len(self.kept)
+                self._fill_once(tier)
+                if tier.patience is not None:
                     break
-            self._settle()
-            if tier.patience is not None:
-                return
+
+    def count(self) -> int:
+        """Count the tokens of what was taken, and note how wrong the estimate was."""
+        tokens = self.costs.count(self.kept) if self.kept else 0
+        self.bias += tokens - self.used
+        self.used = tokens
+        return tokens
+
+    def drop_last(self) -> None:
+        """Drop what was taken last, until the rest should fit."""
+        while len(self.kept) > 1:
+            self.kept.popitem()
+            self.used = self._measure(self.kept)
+            if self.used <= self.budget:
+                break
+
+    def _fill_once(self, tier: Tier) -> None:
+        refused = 0
+        for id_ in tier.ids:
+            if id_ in self.kept or (id_ in tier.needs and self.kept.keys().isdisjoint(tier.needs[id_])):
+                continue
+            refused = 0 if self._offer(id_) else refused + 1
+            if refused == tier.patience:
+                break
+        self._settle()
 
     def _offer(self, id_: str) -> bool:
         """Take the chunk if it fits; the first one is taken in any case."""
         if not self.kept:
-            self.kept[id_] = None
-            self.used = self.costs.measure(self.kept)
-            return True
+            return self._take(id_, self._measure([id_]), 0)
         cost = self.costs.cost(id_, self.kept)
         if self.drift and self.used + cost + self.drift + JOINT_TOKENS > self.budget:
             self._settle()
         expected, drift = self.used + cost, self.drift + JOINT_TOKENS
         if expected - drift > self.budget:
             return False
-        if expected + drift > self.budget:
-            expected, drift = self.costs.measure({**self.kept, id_: None}), 0
-            if expected > self.budget:
-                return False
+        if expected + drift <= self.budget:
+            return self._take(id_, expected, drift)
+        if self.refused is not None and cost >= self.refused:
+            return False
+        expected = self._measure({**self.kept, id_: None})
+        if expected > self.budget:
+            self.refused = cost
+            return False
+        return self._take(id_, expected, 0)
+
+    def _take(self, id_: str, used: int, drift: int) -> bool:
         self.kept[id_] = None
-        self.used, self.drift = expected, drift
+        self.used, self.drift, self.refused = used, drift, None
         return True
 
     def _settle(self) -> None:
-        """Count exactly, and drop what was taken last while the estimates prove too low."""
-        while self.drift:
-            self.used, self.drift = self.costs.measure(self.kept), 0
-            if self.used > self.budget and len(self.kept) > 1:
-                self.kept.popitem()
-                self.drift = JOINT_TOKENS
+        """Measure, and drop what was taken last while the sum of costs proves too low."""
+        if self.drift:
+            self.used, self.drift = self._measure(self.kept), 0
+            if self.used > self.budget:
+                self.drop_last()
+
+    def _measure(self, kept: Collection[str]) -> int:
+        return self.costs.measure(kept) + self.bias
 
 
 def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:

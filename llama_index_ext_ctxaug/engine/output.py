@@ -9,8 +9,9 @@ from typing import Any
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
-from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, BudgetFit, Tokenizer, final_text, fit
+from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, BudgetFit, final_text, fit
 from llama_index_ext_ctxaug.budget.priority import by_value, hits_first
+from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
@@ -38,7 +39,7 @@ class Writer:
     emit: Callable[[Chunk], NodeWithScore]
     _texts: ChunkTexts = field(init=False)
     _renderer: Renderer = field(init=False)
-    _tokenizer: Tokenizer | None = None
+    _counter: TokenCounter | None = None
 
     def __post_init__(self) -> None:
         self._texts = ChunkTexts(self.expansion)
@@ -48,7 +49,7 @@ class Writer:
         """Load the tokenizer if tokens are to be counted."""
         options = self.options
         if options.token_budget is not None or options.max_passage_tokens is not None:
-            self._tokenizer = yield from tokenizer_or_default(options.tokenizer)
+            self._counter = TokenCounter((yield from tokenizer_or_default(options.tokenizer)))
 
     def write(
         self, passages: Sequence[Passage], write_run: Callable[[Run], NodeWithScore] | None = None
@@ -78,7 +79,7 @@ class Writer:
     def fit(self, passages: Sequence[Passage]) -> BudgetFit | None:
         """Return what the budget holds of these passages; None where there is no budget."""
         budget = self.options.token_budget
-        if budget is None:
+        if budget is None or self._counter is None:
             return None
         drafts: dict[Any, NodeWithScore] = {}
 
@@ -90,45 +91,42 @@ class Writer:
 
         costs = ChunkCosts(
             passages,
-            budget,
-            self._count,
+            self._counter,
             write=lambda kept: self.write(kept, draft),
-            shared=self._renderer.shared if self.options.output == "passages" else None,
+            joined=self._joined if self.options.output == "passages" else None,
         )
         chunks = [chunk for passage in passages for chunk in passage.chunks]
         values = self.expansion.priority
         priority = hits_first(passages) if values is None else by_value(chunks, values)
         return fit(chunks, budget, priority, costs)
 
+    def _joined(self, first: Chunk, second: Chunk) -> str:
+        return self._renderer.join(Run([first, second], [False, True])).text
+
     def _runs(self, passages: Sequence[Passage]) -> Iterator[Run]:
         return runs_of(passages, self.options.passage_scope, self._texts)
 
     def _split(self, run: Run) -> Iterator[Run]:
         """Yield parts of a run within `max_passage_tokens`; a single chunk may exceed it."""
-        limit = self.options.max_passage_tokens
-        if limit is None:
+        limit, counter = self.options.max_passage_tokens, self._counter
+        if limit is None or counter is None:
             yield run
             return
         marks = self.options.mark_hits or ()
-        joint = self._count("".join((self.options.hole_separator, self.options.chunk_separator, *marks)))
+        joint = counter.estimate("".join((self.options.hole_separator, self.options.chunk_separator, *marks)))
         part, most = Run([], []), 0
         for chunk, follows in zip(run.chunks, run.follows, strict=True):
             longer = Run([*part.chunks, chunk], [*part.follows, follows])
-            alone = self._count(chunk.node.get_content(metadata_mode=MetadataMode.LLM)) + joint + JOINT_TOKENS
+            content = chunk.node.get_content(metadata_mode=MetadataMode.LLM)
+            alone = counter.estimate(content) + joint + JOINT_TOKENS
             # Joining saves text, so only a part near the limit needs the exact count.
             most += alone
             if (
                 part.chunks
                 and most > limit
-                and self._count(final_text([self._renderer.node(longer)])) > limit
+                and counter.count(final_text([self._renderer.node(longer)])) > limit
             ):
                 yield part
                 longer, most = Run([chunk], [follows]), alone
             part = longer
         yield part
-
-    def _tokens(self, run: Run) -> int:
-        return self._count(final_text([self._renderer.node(run)]))
-
-    def _count(self, text: str) -> int:
-        return len(self._tokenizer(text)) if self._tokenizer else 0

@@ -51,12 +51,6 @@ class Renderer:
             self._joined[key] = join_texts(list(self.text_chunks(run)), **self.joining(run))
         return self._joined[key]
 
-    def shared(self, first: Chunk, second: Chunk) -> str:
-        """Return the text that a chunk and the one after it share."""
-        joined = self.join(Run([first, second], [False, True]))
-        one, two = joined.spans
-        return joined.text[max(one.start, two.start) : min(one.end, two.end)]
-
     def text_chunks(self, run: Run) -> Iterator[TextChunk]:
         """Yield the text chunks of a run."""
         for chunk, follows in zip(*run, strict=True):

@@ -12,6 +12,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
 from llama_index_ext_ctxaug.budget.fit import Tokenizer, fit
 from llama_index_ext_ctxaug.budget.priority import hits_first_in_list
+from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget, tokenizer_or_default
 from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_hits
@@ -63,8 +64,7 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
         costs = ChunkCosts(
             [Passage([chunk]) for chunk in chunks],
-            self.token_budget,
-            count=lambda text: len(tokenizer(text)),
+            TokenCounter(tokenizer),
             write=lambda kept: [hit for passage in kept for hit in _origins(passage.chunks)],
         )
         ranked = [replace(chunk, role="hit") for chunk in chunks] if self.priority == "score" else chunks

@@ -33,6 +33,10 @@ class Sizes:
         """Return the sum of the sizes."""
         return sum(self.sizes[id_] for id_ in kept)
 
+    def count(self, kept: Collection[str]) -> int:
+        """Return the sum of the sizes."""
+        return self.measure(kept)
+
 
 def run_of(source_id: str, spec: Spec, first_rank: int = 0) -> Passage:
     """A run whose neighbors belong to all of its hits."""

@@ -1,0 +1,55 @@
+"""Counting tokens by parts of texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.utils import get_tokenizer
+from text_strategies import texts
+
+from llama_index_ext_ctxaug.budget.fit import Tokenizer
+from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
+
+
+@given(text=texts(), tokenizer=st.sampled_from([get_tokenizer(), list]))
+def test_the_estimate_of_usual_tokenizers_is_exact(text: str, tokenizer: Tokenizer) -> None:
+    """LlamaIndex's tokenizer and characters: the parts of a text have as many tokens as the text."""
+    counter = TokenCounter(tokenizer)
+    assert counter.estimate(text) == counter.count(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One. Two!  Three?\n\n\nFour",
+        "def f(x):\n    return x\n\n\n  ",
+        "第一句。“第二句！”第三句？ ok",
+        "",
+        "。。",
+    ],
+)
+def test_parts_end_where_tokens_end(text: str) -> None:
+    """Sentences of many scripts, code and white space are split between tokens."""
+    counter = TokenCounter(get_tokenizer())
+    assert counter.estimate(text) == counter.count(text)
+
+
+def test_tokens_around_every_text_count_once() -> None:
+    """A tokenizer that adds two tokens to every text adds them once to a text of many parts."""
+    counter = TokenCounter(lambda text: ["[CLS]", *text.split(), "[SEP]"])
+    assert counter.estimate("One two. Three. Four") == counter.count("One two. Three. Four") == 6
+
+
+def test_no_part_is_counted_twice() -> None:
+    """Texts that have sentences in common are counted once."""
+    counted: list[str] = []
+
+    def words(text: str) -> list[str]:
+        counted.append(text)
+        return text.split()
+
+    counter = TokenCounter(words)
+    assert counter.estimate("One two. Three four. Five.") == 5
+    assert counter.estimate("One two. Three four. Six.") == 5
+    assert len(counted) == len(set(counted)) == 5  # with the empty text
