@@ -45,7 +45,7 @@ class ChunkCosts:
 
     def measure(self, kept: Collection[str]) -> int:
         """Estimate the tokens of the final text of the kept chunks."""
-        return estimated_tokens(self._nodes(kept), self.counter)
+        return self.counter.estimate(final_text(self._nodes(kept)))
 
     def cost(self, id_: str, kept: Collection[str]) -> int:
         """Estimate the tokens that a chunk adds to the kept ones."""
@@ -79,10 +79,3 @@ class ChunkCosts:
             both, one = joined(first, second), first.node.get_content(metadata_mode=MetadataMode.NONE)
             self._added[ids] = self.counter.estimate(both) - self.counter.estimate(one)
         return self._added[ids]
-
-
-def estimated_tokens(nodes: Sequence[NodeWithScore], counter: TokenCounter) -> int:
-    """Estimate the tokens of the final text of nodes."""
-    contents = [hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in nodes]
-    separated = [content + NODE_SEPARATOR for content in contents[:-1]]
-    return sum(map(counter.estimate, (*separated, *contents[-1:])))

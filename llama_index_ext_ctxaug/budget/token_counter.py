@@ -5,26 +5,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 
-_PART_END = re.compile(r"[.!?](?= \S)|(?<=\w)[。！？]|\n(?![^\S\n]*\n)")
+_END = re.compile(r"[.!?。！？\n](?:(?<=[.!?])(?= \S)|(?<=\w[。！？])|(?<=\n)(?![^\S\n]*\n))")
 """Places where tokenizers begin a new token: before the space after a sentence, and behind line breaks."""
 
 _IDEOGRAPHIC = "。！？"
 """Marks that tokenizers join with the letters behind them rather than with those before."""
+
+_MIN_CHARACTERS = 20
+"""A tokenizer takes a few long texts faster than many short ones."""
+
+
+_MAX_KNOWN = 50_000
+"""Maximum parts of texts whose tokens are remembered for one tokenizer, about 5 MB."""
+
+_known: WeakKeyDictionary[Tokenizer, dict[str, int]] = WeakKeyDictionary()
 
 
 @dataclass
 class TokenCounter:
     """Count the tokens of texts that have much in common, such as drafts of one context.
 
+    Counts of sentences and lines are remembered between calls, since the same chunks are retrieved again.
+
     Attributes:
         tokenizer: returns the tokens of a text.
     """
 
     tokenizer: Tokenizer
-    _known: dict[str, int] = field(default_factory=dict)
+    _counts: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            self._counts = _known.setdefault(self.tokenizer, {})
+        except TypeError:  # neither every callable has a hash nor a weak reference
+            self._counts = {}
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
@@ -35,23 +53,26 @@ class TokenCounter:
 
         For tokenizers that split at spaces and line breaks first, as most do, this is the exact number.
         """
-        if "" not in self._known:
-            self._known[""] = self.count("")  # tokens that a tokenizer adds to every text
-        around = self._known[""]
+        around = self._part("")  # tokens that a tokenizer adds to every text
         return around + sum(self._part(part) - around for part in _parts(text))
 
     def _part(self, part: str) -> int:
-        if part not in self._known:
-            self._known[part] = self.count(part)
-        return self._known[part]
+        tokens = self._counts.get(part)
+        if tokens is None:
+            if len(self._counts) >= _MAX_KNOWN:
+                self._counts.clear()
+            tokens = self._counts[part] = self.count(part)
+        return tokens
 
 
 def _parts(text: str) -> Iterator[str]:
-    start = 0
-    for match in _PART_END.finditer(text):
+    """Split a text behind sentences and lines; short ones stay with the next."""
+    start = before = 0
+    for match in _END.finditer(text):
         end = match.start() if match[0] in _IDEOGRAPHIC else match.end()
-        if end > start:
+        if end - before >= _MIN_CHARACTERS:
             yield text[start:end]
             start = end
+        before = end
     if start < len(text):
         yield text[start:]
