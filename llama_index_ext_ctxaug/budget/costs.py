@@ -69,7 +69,9 @@ class ChunkCosts:
     def _cost_alone(self, chunk: Chunk) -> int:
         if chunk.node.id_ not in self._alone:
             content = chunk.node.get_content(metadata_mode=MetadataMode.LLM)
-            self._alone[chunk.node.id_] = self.counter.estimate(content + NODE_SEPARATOR)
+            # The final text has the same sentences: what is counted for the estimate is not counted again.
+            parts = [content + NODE_SEPARATOR] if self.joined is None else [content, NODE_SEPARATOR]
+            self._alone[chunk.node.id_] = sum(map(self.counter.estimate, parts))
         return self._alone[chunk.node.id_]
 
     def _added_text(self, joined: Callable[[Chunk, Chunk], str], first: Chunk, second: Chunk) -> int:

@@ -15,7 +15,7 @@ _END = re.compile(r"[.!?。！？\n](?:(?<=[.!?])(?= \S)|(?<=\w[。！？])|(?<=
 _IDEOGRAPHIC = "。！？"
 """Marks that tokenizers join with the letters behind them rather than with those before."""
 
-_MIN_CHARACTERS = 20
+_MIN_CHARACTERS = 10
 """A tokenizer takes a few long texts faster than many short ones."""
 
 
