@@ -5,12 +5,32 @@ key after another. A bulk read reads nodes and the documents' node lists togethe
 the name of their class, so nothing is imported before a store of that class is in use.
 """
 
-from llama_index_ext_ctxaug.docstores.bulk import duckdb, memory, postgres, redis
-from llama_index_ext_ctxaug.docstores.bulk.registry import register_bulk_read
+from llama_index_ext_ctxaug.docstores.bulk import (
+    duckdb,
+    dynamodb,
+    elasticsearch,
+    firestore,
+    memory,
+    mongodb,
+    postgres,
+    redis,
+)
+from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, register_bulk_read
 
 __all__ = ["register_bulk_read"]
 
-register_bulk_read("llama_index.core.storage.kvstore.simple_kvstore.SimpleKVStore", memory.read, memory.aread)
-register_bulk_read("llama_index.storage.kvstore.redis.base.RedisKVStore", redis.read, redis.aread)
-register_bulk_read("llama_index.storage.kvstore.postgres.base.PostgresKVStore", postgres.read, postgres.aread)
-register_bulk_read("llama_index.storage.kvstore.duckdb.base.DuckDBKVStore", duckdb.read)
+_READS = {
+    "core.storage.kvstore.simple_kvstore.SimpleKVStore": BulkRead(memory.read, memory.aread),
+    "storage.kvstore.duckdb.base.DuckDBKVStore": BulkRead(duckdb.read),
+    "storage.kvstore.dynamodb.base.DynamoDBKVStore": BulkRead(dynamodb.read),
+    "storage.kvstore.elasticsearch.base.ElasticsearchKVStore": BulkRead(
+        elasticsearch.read, elasticsearch.aread
+    ),
+    "storage.kvstore.firestore.base.FirestoreKVStore": BulkRead(firestore.read, firestore.aread),
+    "storage.kvstore.mongodb.base.MongoDBKVStore": BulkRead(mongodb.read, mongodb.aread),
+    "storage.kvstore.postgres.base.PostgresKVStore": BulkRead(postgres.read, postgres.aread),
+    "storage.kvstore.redis.base.RedisKVStore": BulkRead(redis.read, redis.aread),
+}
+
+for _name, _bulk in _READS.items():
+    register_bulk_read(f"llama_index.{_name}", *_bulk)
