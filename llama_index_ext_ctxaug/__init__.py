@@ -21,10 +21,8 @@ from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, Neighbo
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.whole_documents import WholeDocuments
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
-from llama_index_ext_ctxaug.passages.citations import Citation, cite
 from llama_index_ext_ctxaug.passages.passage import Chunk, StopReason
-from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
-from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, read_provenance
+from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
@@ -43,6 +41,8 @@ from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostpr
 from llama_index_ext_ctxaug.postprocessors.whole_documents import WholeDocumentsPostprocessor
 from llama_index_ext_ctxaug.structure.document_order import LinkProblem
 from llama_index_ext_ctxaug.structure.headings import Sections
+from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec, ReadingError
+from llama_index_ext_ctxaug.tools.reading import Reading
 
 __version__ = "0.1.0"
 
@@ -52,7 +52,6 @@ __all__ = [
     "AutoPrevNextNodePostprocessor",
     "BRSRPostprocessor",
     "Chunk",
-    "Citation",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
@@ -71,6 +70,9 @@ __all__ = [
     "PrevNextNodePostprocessor",
     "Provenance",
     "Reach",
+    "ReadAroundToolSpec",
+    "Reading",
+    "ReadingError",
     "RefusedNodeError",
     "RelevantSegmentExtractionPostprocessor",
     "RelevantSegmentsPostprocessor",
@@ -90,7 +92,6 @@ __all__ = [
     "WholeDocuments",
     "WholeDocumentsPostprocessor",
     "WindowExtractor",
-    "cite",
     "read_provenance",
     "register_bulk_read",
 ]

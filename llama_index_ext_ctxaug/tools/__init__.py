@@ -1,0 +1,1 @@
+"""Tools with which an agent reads documents on by itself."""

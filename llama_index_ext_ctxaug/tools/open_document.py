@@ -1,0 +1,340 @@
+"""The chunks around a place in a document, loaded and joined, so that any stretch of them can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
+
+from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
+from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
+from llama_index_ext_ctxaug.engine.docstore_postprocessor import DocstorePostprocessor
+from llama_index_ext_ctxaug.engine.grouping import Run, runs_of
+from llama_index_ext_ctxaug.engine.hits import distinct_hits
+from llama_index_ext_ctxaug.engine.options import OutputOptions
+from llama_index_ext_ctxaug.engine.rendering import Renderer
+from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
+from llama_index_ext_ctxaug.expansion.walk import Walk
+from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.passages.joining import JoinedText
+from llama_index_ext_ctxaug.passages.offsets import text_of
+from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.span import Span
+from llama_index_ext_ctxaug.structure.heading_lines import Heading
+from llama_index_ext_ctxaug.structure.headings import Sections, heading_path
+from llama_index_ext_ctxaug.tools.handles import PassageEdge, PassageRange
+from llama_index_ext_ctxaug.tools.reading import Remainder
+from llama_index_ext_ctxaug.windows.slices import cut_node, whole_provenance
+
+LOOK_AHEAD = 24
+"""Chunks to load beyond those asked for, if that costs no further read: they show where the section ends."""
+
+MAX_HOPS = 64
+"""Maximum chunks to load on each side, one read after another, if the store lists no chunks of documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What is beyond the loaded chunks on one side.
+
+    Attributes:
+        chunks: number of chunks that are not loaded; None if unknown.
+        blocked: whether reading ends here for another reason than the edge of the document.
+    """
+
+    chunks: int | None
+    blocked: bool = False
+
+
+@dataclass
+class OpenDocument:
+    """Consecutive chunks of a document as one text, opened at a place in it.
+
+    Attributes:
+        run: the chunks in order.
+        joined: their text.
+        anchor: number of the chunk that the place is in.
+        position: the place, a character of the text.
+        before: what is beyond the first chunk.
+        after: what is beyond the last chunk.
+        renderer: makes nodes of the chunks.
+        sections: finds headings.
+    """
+
+    run: Run
+    joined: JoinedText
+    anchor: int
+    position: int
+    before: Beyond
+    after: Beyond
+    renderer: Renderer
+    sections: Sections
+    _headings: list[Heading] | None = field(default=None, init=False)
+
+    @property
+    def text(self) -> str:
+        """The text of the loaded chunks."""
+        return self.joined.text
+
+    def start_of(self, chunks: int) -> int:
+        """Return where the text of a number of chunks before the place starts."""
+        return min(self.joined.spans[max(0, self.anchor - chunks)].start, self.position)
+
+    def end_of(self, chunks: int) -> int:
+        """Return where the text of a number of chunks after the place ends."""
+        last = min(len(self.joined.spans) - 1, self.anchor + chunks)
+        return max(*(span.end for span in self.joined.spans[self.anchor : last + 1]), self.position)
+
+    def first_letter(self) -> int:
+        """Return the place of the first character after the place that is no white space."""
+        rest = self.text[self.position :]
+        return self.position + (len(rest) - len(rest.lstrip()) if rest.strip() else 0)
+
+    def snapped(self, span: Span) -> Span:
+        """Move the edges of a stretch into chunks: text between two chunks is left for the next stretch."""
+        (first, start), (last, end) = self._edge(span.start), self._edge(span.end)
+        place = self._at(first, start)
+        if place < span.start and span.start != self.position:
+            place = self._at(first + 1, 0)
+        return Span(max(place, span.start), max(span.start, self._at(last, end)))
+
+    def excerpt(self, span: Span) -> tuple[NodeWithScore, PassageRange]:
+        """Return a stretch of the text as a node with provenance, and the range of chunks that it covers."""
+        (first, start), (last, end) = self._edge(span.start), self._edge(span.end)
+        whole = self.renderer.node(self.run)
+        if span != (0, len(self.text)) and isinstance(whole.node, TextNode):
+            node = cut_node(whole.node, whole_provenance(whole.node), span.start, span.end)
+            whole = NodeWithScore(node=node, score=whole.score)
+        nodes = [chunk.node for chunk in self.run.chunks]
+        range_ = PassageRange(
+            first=PassageEdge(nodes[first].node_id, start),
+            last=PassageEdge(nodes[last].node_id, None if end == len(text_of(nodes[last])) else end),
+            source_id=self.renderer.texts.expansion.links.source(nodes[last]),
+        )
+        return whole, range_
+
+    def headings(self) -> list[Heading]:
+        """Return the headings of the loaded chunks, with their places in the text."""
+        if self._headings is None:
+            found = {heading.start: heading for heading in self._find_headings()}
+            self._headings = [found[start] for start in sorted(found)]
+        return self._headings
+
+    def heading_path(self, position: int) -> tuple[str, ...]:
+        """Return the titles of the sections that a place is in, as far as they are loaded."""
+        path = self.sections.path(self.run.chunks[self._edge(position)[0]].node)
+        return path or heading_path(self.headings(), position + 1)
+
+    def section(self, position: int) -> Span:
+        """Return the section that a place is in, from its heading to the next of the same or a higher level.
+
+        Without a heading before the place, the section starts with the loaded text, and any heading ends it.
+        """
+        own = next((heading for heading in reversed(self.headings()) if heading.start <= position), None)
+        ends = (
+            heading.start
+            for heading in self.headings()
+            if heading.start > position and (own is None or heading.level <= own.level)
+        )
+        return Span(own.start if own else 0, next(ends, len(self.text)))
+
+    def rest_after(self, position: int, count: Callable[[str], int]) -> Remainder:
+        """Return what is left after a place."""
+        unread = sum(span.end > position for span in self.joined.spans)
+        section_end = self.section(max(0, position - 1)).end
+        return self._rest(
+            unread, self.text[position:], self.after, count, section=self.text[position:section_end]
+        )
+
+    def rest_before(self, position: int, count: Callable[[str], int]) -> Remainder:
+        """Return what is left before a place."""
+        unread = sum(span.start < position for span in self.joined.spans)
+        section_start = self.section(position).start
+        return self._rest(
+            unread, self.text[:position], self.before, count, section=self.text[section_start:position]
+        )
+
+    def _rest(
+        self, unread: int, text: str, beyond: Beyond, count: Callable[[str], int], section: str
+    ) -> Remainder:
+        tokens = count(text)
+        inside = count(section) if len(section) < len(text) or beyond.chunks == 0 else None
+        if beyond.chunks is None:
+            return Remainder(section_tokens=inside, blocked=beyond.blocked and not unread)
+        if beyond.chunks:
+            mean = count(self.text) / len(self.joined.spans)
+            tokens += round(mean * beyond.chunks)
+        return Remainder(unread + beyond.chunks, tokens, inside)
+
+    def _find_headings(self) -> Iterator[Heading]:
+        before: BaseNode | None = None
+        for number, chunk in enumerate(self.run.chunks):
+            node, span = chunk.node, self.joined.spans[number]
+            for heading in self.sections.headings(node):
+                yield Heading(max(span.start, self._at(number, heading.start)), heading.level, heading.title)
+            level = None if before is None else self.sections.border(before, node)
+            if level is not None and self.sections.opening(node) is None:
+                yield Heading(span.start, level, self.sections.path(node)[-1])
+            before = node
+
+    def _edge(self, position: int) -> tuple[int, int]:
+        """Return the number of the first chunk that reaches a place, and the place in its text."""
+        number = next(
+            (n for n, span in enumerate(self.joined.spans) if span.end >= position),
+            len(self.joined.spans) - 1,
+        )
+        span, size = self.joined.spans[number], len(text_of(self.run.chunks[number].node))
+        if position < span.start and number:  # between two chunks
+            return number - 1, len(text_of(self.run.chunks[number - 1].node))
+        return number, min(size, max(0, size - (span.end - position)))
+
+    def _at(self, number: int, offset: int) -> int:
+        """Return where a character of a chunk is in the text, counted from the chunk's end.
+
+        A repeated table header is left out of a chunk's start.
+        """
+        return self.joined.spans[number].end - len(text_of(self.run.chunks[number].node)) + offset
+
+
+class DocumentOpener(DocstorePostprocessor, OutputOptions):
+    """Opens documents at places, with the parameters of all augmenters."""
+
+    def open(
+        self, edge: PassageEdge, source_id: str | None, sections: Sections, *, before: int, after: int
+    ) -> Flow[OpenDocument | None]:
+        """Load the chunks around a place: in two reads if the store lists the chunks of documents.
+
+        Args:
+            edge: the place; an offset of None is the end of its chunk.
+            source_id: id of its document, if known.
+            sections: finds headings.
+            before: chunks to load before it.
+            after: chunks to load after it.
+
+        Returns:
+            The document; None if there is no such chunk, it is no text, or `neighbor_filters` refuse it.
+        """
+        documents = () if source_id is None else (source_id,)
+        first = self._new_expansion({}).reader
+        yield from first.fetch([ReadRequest(nodes=(edge.node_id,), documents=documents)])
+        node = first.node(edge.node_id)
+        if node is None or not is_text(node):
+            return None
+        expansion = self._new_expansion({node.node_id: Chunk(node, "hit", (node.node_id,), rank=0)})
+        if expansion.refusal(node) is not None:
+            return None
+        reader = expansion.reader
+        reader.stored.update(first.stored)
+        reader.documents.update(first.documents)
+        walks = yield from self._walks(expansion, node, before, after)
+        return self._opened(expansion, node, edge.offset, walks, sections)
+
+    def open_hits(self, hits: Sequence[NodeWithScore], sections: Sections) -> Flow[list[OpenDocument]]:
+        """Open the documents of hits at the hits; hits that touch are in one run.
+
+        Returns:
+            The runs by rank, without hits that `neighbor_filters` refuse; each is opened at its start.
+        """
+        chunks = distinct_hits(hits)
+        expansion = self._new_expansion(chunks)
+        for id_, chunk in chunks.items():
+            if expansion.refusal(chunk.node) is not None:
+                del expansion.chunks[id_]
+        sources = {expansion.links.source(chunk.node): None for chunk in expansion.chunks.values()}
+        listed = [source for source in sources if source is not None]
+        yield from expansion.reader.fetch([ReadRequest(nodes=listed, documents=listed)])
+        renderer = Renderer(self, ChunkTexts(expansion), _emit)
+        found = []
+        for run in runs_of(expansion.passages(), "run", renderer.texts):
+            first, last = run.chunks[0].node, run.chunks[-1].node
+            before = self._beyond(expansion, first, None, -1)
+            after = self._beyond(expansion, last, None, 1)
+            found.append(OpenDocument(run, renderer.join(run), 0, 0, before, after, renderer, sections))
+        return found
+
+    def _walks(self, expansion: Expansion, node: BaseNode, before: int, after: int) -> Flow[list[Walk]]:
+        sides = (before + LOOK_AHEAD if before else 0, after + LOOK_AHEAD if after else 0)
+        source = expansion.links.source(node)
+        if source is not None:
+            yield from expansion.reader.fetch([ReadRequest(documents=(source,))])
+        ids = self._list_of(expansion, node)
+        text = (source,) if source is not None and self.read_source else ()
+        if node.node_id in ids:
+            place = ids.index(node.node_id)
+            around = ids[max(0, place - sides[0]) : place + sides[1] + 1]
+            yield from expansion.reader.fetch([ReadRequest(nodes=(*around, *text))])
+        else:
+            yield from expansion.reader.fetch([ReadRequest(nodes=text)])
+            sides = (min(before, MAX_HOPS), min(after, MAX_HOPS))  # each chunk costs a read
+        reach = Reach(previous=sides[0], next=sides[1], read_ahead=max(sides))
+        return (yield from expansion.walk({node.node_id: reach}))
+
+    def _opened(
+        self,
+        expansion: Expansion,
+        node: BaseNode,
+        offset: int | None,
+        walks: list[Walk],
+        sections: Sections,
+    ) -> OpenDocument:
+        sides = {walk.direction: walk for walk in walks}
+        previous, following = (sides[side].node_ids if side in sides else [] for side in ("previous", "next"))
+        found = (expansion.reader.node(id_) for id_ in (*reversed(previous), node.node_id, *following))
+        run = Run([], [])
+        skipped = True
+        for other in found:
+            if other is None or not is_text(other):
+                skipped = True
+                continue
+            run.chunks.append(_chunk(other, node.node_id))
+            run.follows.append(not skipped)
+            skipped = False
+        renderer = Renderer(self, ChunkTexts(expansion), _emit)
+        joined = renderer.join(run)
+        anchor = next(n for n, chunk in enumerate(run.chunks) if chunk.node.node_id == node.node_id)
+        size = len(text_of(node))
+        return OpenDocument(
+            run,
+            joined,
+            anchor,
+            joined.spans[anchor].end - (0 if offset is None else max(0, size - offset)),
+            self._beyond(expansion, node, sides.get("previous"), -1),
+            self._beyond(expansion, node, sides.get("next"), 1),
+            renderer,
+            sections,
+        )
+
+    def _beyond(self, expansion: Expansion, node: BaseNode, walk: Walk | None, step: int) -> Beyond:
+        """Return what is beyond a walk, by the document's list if that has the walked chunks in a row."""
+        if walk is not None and walk.stopped == "document_end":
+            return Beyond(0)
+        if walk is not None and walk.stopped != "count":
+            return Beyond(None, blocked=True)
+        ids = self._list_of(expansion, node)
+        walked = [node.node_id, *(walk.node_ids if walk else ())]
+        if node.node_id not in ids or expansion.links.parent(node) is not None:
+            return Beyond(None)
+        place = ids.index(node.node_id)
+        listed = ids[place : place + len(walked)] if step > 0 else ids[: place + 1][::-1][: len(walked)]
+        if list(listed) != walked:
+            return Beyond(None)
+        return Beyond(len(ids) - place - len(walked) if step > 0 else place + 1 - len(walked))
+
+    def _list_of(self, expansion: Expansion, node: BaseNode) -> tuple[str, ...]:
+        order = expansion.reader.documents.get(expansion.links.source(node) or "")
+        return order.ids if order else ()
+
+
+def _chunk(node: BaseNode, anchor_id: str) -> Chunk:
+    if node.node_id == anchor_id:
+        return Chunk(node, "hit", (anchor_id,), rank=0)
+    return Chunk(node, "neighbor", (anchor_id,), rank=0, hops=1)
+
+
+def _emit(chunk: Chunk) -> NodeWithScore:
+    if chunk.origin is not None:
+        return chunk.origin
+    return NodeWithScore(node=with_provenance(chunk.node, Provenance(chunk.role, chunk.hits, chunk.hops)))

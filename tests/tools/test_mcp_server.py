@@ -1,0 +1,57 @@
+"""The tools over the Model Context Protocol, with the clients that people use."""
+
+from __future__ import annotations
+
+from llama_index.tools.mcp import McpToolSpec
+from mcp import Client
+from test_read_around import spec_of
+
+from llama_index_ext_ctxaug import ReadAroundToolSpec
+from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, linked_document
+from llama_index_ext_ctxaug.tools.mcp_server import mcp_server
+
+NAMES = ["search", "read_before", "read_after", "read_section", "outline"]
+
+
+async def test_a_client_lists_read_only_tools() -> None:
+    """The official client sees the tools, read-only and idempotent, with required arguments."""
+    async with Client(mcp_server(spec_of(linked_document(5), [1]))) as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == NAMES
+    for tool in tools:
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint
+        assert tool.annotations.idempotent_hint
+        assert tool.input_schema["required"] == ["query" if tool.name == "search" else "passage"]
+
+
+async def test_a_client_searches_and_reads_on() -> None:
+    """The answers over the protocol are the texts that the tools give."""
+    nodes = linked_document(5)
+    spec, twin = spec_of(nodes, [1]), spec_of(nodes, [1])
+    async with Client(mcp_server(spec)) as client:
+        found = await client.call_tool("search", {"query": "chunk"})
+        after = await client.call_tool("read_after", {"passage": 1, "chunks": 2})
+    assert found.content[0].text == str(twin.search("chunk"))
+    assert after.content[0].text == str(twin.read_after("1", 2))
+    assert not after.is_error
+
+
+async def test_a_failing_store_is_an_error_of_the_tool() -> None:
+    """A store that fails gives an error in the answer, without the id that was read."""
+    nodes = linked_document(3)
+    store = ObservedDocstore(docstore_of(nodes), fail_after=0, error=RuntimeError(f"no {nodes[1].node_id}"))
+    async with Client(mcp_server(ReadAroundToolSpec(docstore=store))) as client:
+        answer = await client.call_tool("read_after", {"passage": nodes[1].node_id})
+    assert answer.is_error
+    assert nodes[1].node_id not in answer.content[0].text
+
+
+async def test_llama_index_s_client() -> None:
+    """An agent of LlamaIndex gets the tools through its own client."""
+    nodes = linked_document(5)
+    async with Client(mcp_server(spec_of(nodes, [1]))) as client:
+        tools = await McpToolSpec(client=client.session).to_tool_list_async()
+        assert [tool.metadata.name for tool in tools] == NAMES
+        answer = await tools[0].acall(query="chunk")
+    assert nodes[1].text in str(answer)
