@@ -117,7 +117,7 @@ class LLMCalls(Metric):
 class Seconds(Metric):
     """Time of the postprocessors, without the retrieval."""
 
-    name, larger_is_better = "seconds", False
+    name, larger_is_better, unit = "seconds", False, "s"
 
     def score(self, outcome: Outcome) -> float | None:
         """Return the seconds."""

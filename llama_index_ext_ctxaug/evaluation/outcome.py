@@ -88,12 +88,14 @@ class Metric(ABC):
 
     Attributes:
         name: its column in the report.
+        unit: unit of the number; "s" is shown as seconds or milliseconds.
         larger_is_better: None for a number that is neither good nor bad by itself.
         needs_answer: True if it measures the answer of a model.
         quality: True if the choice of the best system goes by it when no metric is named.
     """
 
     name: str
+    unit: str = ""
     larger_is_better: bool | None = True
     quality: bool = False
     needs_answer: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,10 @@ from llama_index_ext_ctxaug.evaluation.outcome import Metric
 from llama_index_ext_ctxaug.evaluation.page import in_notebook, render
 from llama_index_ext_ctxaug.evaluation.report_page import gains_of, page_values
 from llama_index_ext_ctxaug.evaluation.rows import Row
+from llama_index_ext_ctxaug.evaluation.sections import Section, make_section, within
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE, System
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "passage_augmenter_"
 """Prefix of a metric of the augmented context; the plain name is that of the hits, as in AutoRAG."""
@@ -143,12 +147,12 @@ class Report:
 
     def summary(self) -> list[dict[str, object]]:
         """Return the mean of each metric over the questions that have it, for each system and budget."""
-        winners = {budget: choice.winner for budget, (choice, _) in self._choices().items() if choice}
+        winners = {budget: self._winner(budget) for budget in self.budgets}
         return [
             {
                 "system": system.name,
                 "budget": budget,
-                "is_best": system.name == winners.get(budget),
+                "is_best": system.name == winners[budget],
                 "questions": len(rows),
                 "failed": sum(bool(row.errors) for row in rows),
                 **{metric.name: _mean(row.scores[metric.name] for row in rows) for metric in self.metrics},
@@ -190,33 +194,47 @@ class Report:
         )
 
     def to_markdown(self) -> str:
-        """Return the summary, the choice and the problems as Markdown."""
-        records = self.summary()
-        parts = [f"# {_TITLE}", tables.to_markdown(records, self._columns(records, "settings"))]
-        parts += [f"## Choice{_within(b)}\n\n" + _list(lines) for b, lines in self._reasons().items()]
+        """Return tables, choices and problems as Markdown."""
+        parts = [f"# {_TITLE}"]
+        for section in self.sections():
+            parts += [
+                f"## {section.title}",
+                _list(section.reasons),
+                section.table.to_markdown(),
+                section.note,
+            ]
+        parts.append(
+            "## Systems\n\n" + _list([f"{s.name}: {s.settings}" for s in self.systems if s.settings])
+        )
         if self.problems:
             parts.append("## Problems\n\n" + _list(self.problems))
-        return "\n\n".join(parts) + "\n"
+        return "\n\n".join(part for part in parts if part) + "\n"
 
     def to_html(self) -> str:
-        """Return one self-contained page: table, charts, gains, and a context map for each question."""
-        records = self.summary()
-        choice, _ = self._choices()[self._budget]
+        """Return one self-contained page: tables, charts, gains, and a context map for each question."""
+        sections = self.sections()
+        choice = next(section.choice for section in sections if section.budget == self._budget)
         gains = [gains_of(name, self.differences(name)) for name in choice.against_baseline] if choice else []
         return render(
             "report.html",
             title=_TITLE,
-            choices={_within(budget): found for budget, found in self._choices().items()},
-            records=records,
-            columns=self._columns(records, "settings"),
+            sections=sections,
+            systems=self.systems,
             gains=gains,
-            gains_title=_within(self._budget),
+            gains_title=within(self._budget),
             problems=self.problems,
-            **page_values(self.rows, records, self.choice_metrics, choice),
+            **page_values(self.rows, self.summary(), self.choice_metrics, choice),
         )
 
+    def sections(self) -> list[Section]:
+        """Return a section for each budget: its choice and its table."""
+        records = self.summary()
+        return [
+            self._section(budget, [r for r in records if r["budget"] == budget]) for budget in self.budgets
+        ]
+
     def save(self, folder: str | Path) -> Path:
-        """Write report.html, report.md, and summary and questions as .csv and .parquet.
+        """Write report.html, report.md, and summary and questions as .csv and, with pyarrow, .parquet.
 
         Args:
             folder: where to write; it is made if absent.
@@ -226,53 +244,55 @@ class Report:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        page = folder / "report.html"
+        page.write_text(self.to_html(), encoding="utf-8")
         (folder / "report.md").write_text(self.to_markdown(), encoding="utf-8")
         for name, records in (("summary", self.summary()), ("questions", self.questions())):
             tables.write_csv(records, folder / f"{name}.csv")
-            tables.write_parquet(records, folder / f"{name}.parquet")
-        page = folder / "report.html"
-        page.write_text(self.to_html(), encoding="utf-8")
+            try:
+                tables.write_parquet(records, folder / f"{name}.parquet")
+            except ConfigurationError as error:
+                logger.warning("%s.parquet is left out: %s", name, error)
         return page
 
     def __str__(self) -> str:
-        records = self.summary()
-        lines = [tables.to_terminal(records, self._columns(records)), ""]
-        for budget, reasons in self._reasons().items():
-            lines += [f"Choice{_within(budget)}:", *reasons] if len(self.budgets) > 1 else reasons
+        lines = []
+        for section in self.sections():
+            lines += [section.title, section.table.to_terminal(), *section.reasons, ""]
         if self.problems:
-            lines += ["", f"Problems ({len(self.problems)}):"]
+            lines.append(f"Problems ({len(self.problems)}):")
             lines += [for_terminal(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
         if len(self.problems) > _SHOWN_PROBLEMS:
             lines.append(f"... and {len(self.problems) - _SHOWN_PROBLEMS} more")
-        return "\n".join(lines)
+        return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
         return in_notebook(self.to_html())
 
-    def _choices(self) -> dict[int | None, tuple[Choice | None, str]]:
-        """Return for each budget the choice, or None and the reason why there is none."""
-        result: dict[int | None, tuple[Choice | None, str]] = {}
-        for budget in self.budgets:
-            try:
-                result[budget] = self.choice_within(budget), ""
-            except ConfigurationError as error:
-                result[budget] = None, f"No choice: {error}"
-        return result
+    def _section(self, budget: int | None, records: tables.Records) -> Section:
+        try:
+            choice, reasons = self.choice_within(budget), []
+        except ConfigurationError as error:
+            choice, reasons = None, [f"No choice: {error}"]
+        reasons = [for_terminal(reason, 400) for reason in (choice.reasons if choice else reasons)]
+        columns = self._columns()
+        count = max(int(str(record["questions"])) for record in records)
+        return make_section(
+            budget, count=count, choice=choice, reasons=reasons, records=records, metrics=columns
+        )
 
-    def _reasons(self) -> dict[int | None, list[str]]:
-        return {
-            budget: [for_terminal(reason, 400) for reason in (choice.reasons if choice else [error])]
-            for budget, (choice, error) in self._choices().items()
-        }
+    def _columns(self) -> list[Metric]:
+        """Return the metrics for a reader: those of the choice, tokens and seconds first."""
+        first = [*self.choice_metrics, "tokens", "seconds"]
+        places = {name: place for place, name in enumerate(first)}
+        known = [m for m in self.metrics if any(_is_informative(m, row) for row in self.rows)]
+        return sorted(known, key=lambda metric: places.get(metric.name, len(places)))
 
-    def _columns(self, records: tables.Records, *more: str) -> list[str]:
-        """Return the columns of the summary that a reader needs."""
-        columns = ["system", "budget", "is_best", "questions"]
-        if any(record["failed"] for record in records):
-            columns.append("failed")
-        if self.budgets == [None]:
-            columns.remove("budget")
-        return [*columns, *(m.name for m in self.metrics if _is_informative(m, records)), *more]
+    def _winner(self, budget: int | None) -> str | None:
+        try:
+            return self.choice_within(budget).winner
+        except ConfigurationError:
+            return None
 
     def _default_metrics(self) -> list[str]:
         scored = {name for row in self.rows for name, value in row.scores.items() if value is not None}
@@ -303,14 +323,10 @@ def _list(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {for_markdown(sentence)}" for sentence in sentences)
 
 
-def _is_informative(metric: Metric, records: tables.Records) -> bool:
-    """Return True if a metric has a value; a cost that is zero everywhere is left out."""
-    values = [record[metric.name] for record in records]
-    return any(values) if metric.larger_is_better is False else any(v is not None for v in values)
-
-
-def _within(budget: int | None) -> str:
-    return " without a limit" if budget is None else f" within {budget} tokens"
+def _is_informative(metric: Metric, row: Row) -> bool:
+    """Return True if a metric has a value, and a cost one above zero."""
+    value = row.scores[metric.name]
+    return bool(value) if metric.larger_is_better is False else value is not None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

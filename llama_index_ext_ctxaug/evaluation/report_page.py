@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from llama_index_ext_ctxaug.evaluation.charts import LEFT, Point, Scatter, interval_axis, scatter
+from llama_index_ext_ctxaug.evaluation.charts import Point, Scatter, interval_axis, scatter
 from llama_index_ext_ctxaug.evaluation.choice import Choice
 from llama_index_ext_ctxaug.evaluation.context_map import map_documents
 from llama_index_ext_ctxaug.evaluation.rows import Row
@@ -37,7 +37,7 @@ def page_values(
         "by_seconds": _scatter(
             [r for r in records if r["budget"] is None], indexes, "seconds", "seconds for a question", metrics
         ),
-        "interval_axis": interval_axis(choice.against_baseline if choice else {}, LEFT + 132, 586),
+        "interval_axis": interval_axis(choice.against_baseline if choice else {}, 170, 450),
         "questions": _questions(rows, metrics),
     }
 

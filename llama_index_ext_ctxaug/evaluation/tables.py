@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from shutil import get_terminal_size
 
 from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_markdown, for_terminal, without_controls
 from llama_index_ext_ctxaug.evaluation.extras import load_extra
@@ -13,41 +15,66 @@ from llama_index_ext_ctxaug.evaluation.extras import load_extra
 Records = Sequence[Mapping[str, object]]
 
 
-def to_text(value: object) -> str:
-    """Format a value for a reader: numbers with few digits, a dash for None."""
-    if isinstance(value, bool):
-        return "yes" if value else ""
+@dataclass(frozen=True)
+class Table:
+    """A table of texts for a reader.
+
+    Attributes:
+        columns: headings.
+        rows: cells; the first of a row is text, the others are numbers.
+        best: number of the row of the best system; None for no choice.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    best: int | None = None
+
+    def to_terminal(self) -> str:
+        """Format the table with aligned columns, as wide as the terminal if the numbers fit."""
+        text = load_extra("rich.text", "eval").Text
+        table = load_extra("rich.table", "eval").Table(box=load_extra("rich.box", "eval").SIMPLE_HEAD)
+        rows = [[for_terminal(cell, 40) for cell in row] for row in self.rows]
+        widths = []
+        for place, column in enumerate(self.columns):
+            unbroken = [*column.split(), *(row[place] for row in rows)]  # only headings wrap, between words
+            widths.append(max(map(len, unbroken)))
+            table.add_column(text(column), justify="right" if place else "left", min_width=widths[-1])
+        for row in rows:
+            table.add_row(*map(text, row))
+        # Rich ignores a width without a height in a terminal that it does not know.
+        console = load_extra("rich.console", "eval").Console(
+            width=max(get_terminal_size().columns, sum(widths) + 3 * len(widths) + 1),
+            height=len(rows),
+            color_system=None,
+            file=StringIO(),
+        )
+        console.print(table)
+        lines = (line.rstrip() for line in console.file.getvalue().splitlines())
+        return "\n".join(line for line in lines if line)
+
+    def to_markdown(self) -> str:
+        """Format a Markdown table."""
+        lines = [markdown_row(row) for row in (self.columns, *self.rows)]
+        return "\n".join([lines[0], "|" + "---|" * len(self.columns), *lines[1:]])
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """Format a row of a Markdown table."""
+    return "| " + " | ".join(map(for_markdown, cells)) + " |"
+
+
+def to_text(value: float | None, unit: str = "") -> str:
+    """Format a number with two or three digits, seconds with their unit; a dash for None."""
     if value is None:
         return "–"
-    if not isinstance(value, int | float):
-        return str(value)
+    if unit == "s":
+        milliseconds = f"{value * 1000:.0f} ms" if value >= 0.01 else f"{value * 1000:.2f} ms"
+        return f"{value:.1f} s" if value >= 1 else milliseconds
     if value == int(value) or abs(value) >= 100:
         return f"{value:.0f}"
-    if abs(value) >= 10:
-        return f"{value:.1f}"
+    if abs(value) >= 1:
+        return f"{value:#.3g}"
     return f"{value:.1g}" if abs(value) < 0.0005 else f"{value:.3f}"
-
-
-def to_terminal(records: Records, columns: Sequence[str], width: int = 40) -> str:
-    """Format a table with aligned columns."""
-    console_class, text = load_extra("rich.console", "eval").Console, load_extra("rich.text", "eval").Text
-    table = load_extra("rich.table", "eval").Table(box=load_extra("rich.box", "eval").SIMPLE_HEAD)
-    for column in columns:
-        right = not any(isinstance(record[column], str) for record in records)
-        table.add_column(text(column.replace("_", " ")), justify="right" if right else "left")
-    for record in records:
-        table.add_row(*(text(for_terminal(to_text(record[column]), width)) for column in columns))
-    console = console_class(color_system=None, file=StringIO())
-    console.width = max(console.width, console.measure(table).minimum)  # numbers are not wrapped
-    console.print(table)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().strip("\n").splitlines())
-
-
-def to_markdown(records: Records, columns: Sequence[str]) -> str:
-    """Format a Markdown table."""
-    rows = [columns, *([to_text(record[c]) for c in columns] for record in records)]
-    lines = ["| " + " | ".join(map(for_markdown, row)) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(columns), *lines[1:]])
 
 
 def write_csv(records: Records, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,15 +20,18 @@ from llama_index_ext_ctxaug.evaluation import (
     BASELINE,
     ContextMap,
     Evidence,
+    EvidenceRecall,
     Outcome,
     Question,
     Report,
     RetrievalRecall,
+    Tokens,
     compare,
     explain,
 )
 from llama_index_ext_ctxaug.evaluation.context_blocks import blocks_of
 from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_terminal
+from llama_index_ext_ctxaug.evaluation.tables import Table, to_text
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07"
@@ -227,3 +231,87 @@ def test_nothing_to_measure_by() -> None:
     assert "No choice: " in str(report)
     assert BASELINE in str(report)
     assert_harmless(report.to_html())
+
+
+def test_saving_without_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without pyarrow everything else is written, and a line names each file that is left out."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    page = compare(ByNumber(), {"next": following()}, questions(2)).save(tmp_path)
+    assert "<h1>Comparison of augmenters</h1>" in page.read_text("utf-8")
+    names = {"report.html", "report.md", "summary.csv", "questions.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert [record.message.split(" cannot")[0] for record in caplog.records] == [
+        f"{name}.parquet is left out: pyarrow" for name in ("summary", "questions")
+    ]
+
+
+def test_important_columns_come_first() -> None:
+    """The metrics of the choice, tokens and seconds come first, and settings are outside of the table."""
+    report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60])
+    report.choose(["evidence_whole"])
+    for section in report.sections():
+        assert list(section.table.columns[:4]) == ["system", "evidence whole", "tokens", "seconds"]
+        assert "settings" not in section.table.columns
+        assert [row[0] for row in section.table.rows] == [BASELINE, "next"]
+        assert section.choice
+        assert section.table.best is not None
+        assert section.table.rows[section.table.best][0] == section.choice.winner
+    page = report.to_html()
+    assert "<b>next</b>: PrevNextNodePostprocessor()" in page
+    assert page.count("A row for your notes") == 2
+
+
+def test_a_row_for_notes() -> None:
+    """The note is one row of a Markdown table: questions, winner, figures, and the interval."""
+    report = compare(ByNumber(), {"next": following()}, questions(), metrics=[EvidenceRecall(), Tokens()])
+    [section] = report.sections()
+    cells = [cell.strip() for cell in section.note.strip("|").split("|")]
+    assert cells[:3] == ["Without a limit, 8 questions", "next", "evidence recall 1"]
+    assert cells[4].startswith("against pass-through +0.500 (95% interval +0.500 to +0.500, 8 questions)")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "", "–"),
+        (0.0, "", "0"),
+        (1.0, "", "1"),
+        (0.92549, "", "0.925"),
+        (2.1111, "", "2.11"),
+        (16.24, "", "16.2"),
+        (988.1, "", "988"),
+        (0.00004, "", "4e-05"),
+        (0.00042, "s", "0.42 ms"),
+        (0.0123, "s", "12 ms"),
+        (2.34, "s", "2.3 s"),
+    ],
+)
+def test_numbers_for_a_reader(value: float | None, unit: str, text: str) -> None:
+    """Numbers have two or three digits, and seconds their unit."""
+    assert to_text(value, unit) == text
+
+
+def test_the_terminal_breaks_headings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a narrow terminal headings wrap between words, and no cell is cut."""
+    monkeypatch.setenv("COLUMNS", "40")
+    table = Table(["system", "evidence precision"], [["a long name of a system", "0.123"], ["b", "988"]])
+    assert [line.split() for line in table.to_terminal().splitlines() if "─" not in line] == [
+        ["evidence"],
+        ["system", "precision"],
+        ["a", "long", "name", "of", "a", "system", "0.123"],
+        ["b", "988"],
+    ]
+
+
+def test_the_question_is_on_the_map() -> None:
+    """A map shows the question, and labels keep their size on a narrow page."""
+    nodes = hits(linked_document(2), [0])
+    context = explain(nodes, question="Why <b>?")
+    page = context.to_html()
+    assert_harmless(page)
+    assert "Why &lt;b&gt;?" in page
+    assert str(context).startswith("Question: Why <b>?")
+    assert '<svg class="strip" height=' in page
+    assert "viewBox" not in page.split('<svg class="strip"')[1].split(">")[0]
