@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from shutil import get_terminal_size
 
 from llama_index_ext_ctxaug.evaluation.escaping import for_cell, for_markdown, for_terminal, without_controls
 from llama_index_ext_ctxaug.evaluation.extras import load_extra
@@ -30,24 +29,19 @@ class Table:
     best: int | None = None
 
     def to_terminal(self) -> str:
-        """Format the table with aligned columns, as wide as the terminal if the numbers fit."""
+        """Format the table with aligned columns; only headings wrap, between words."""
         text = load_extra("rich.text", "eval").Text
         table = load_extra("rich.table", "eval").Table(box=load_extra("rich.box", "eval").SIMPLE_HEAD)
         rows = [[for_terminal(cell, 40) for cell in row] for row in self.rows]
         widths = []
         for place, column in enumerate(self.columns):
-            unbroken = [*column.split(), *(row[place] for row in rows)]  # only headings wrap, between words
-            widths.append(max(map(len, unbroken)))
-            table.add_column(text(column), justify="right" if place else "left", min_width=widths[-1])
+            widths.append(max(map(len, [*column.split(), *(row[place] for row in rows)])))
+            table.add_column(text(column), justify="right" if place else "left", width=widths[-1])
         for row in rows:
             table.add_row(*map(text, row))
-        # Rich ignores a width without a height in a terminal that it does not know.
-        console = load_extra("rich.console", "eval").Console(
-            width=max(get_terminal_size().columns, sum(widths) + 3 * len(widths) + 1),
-            height=len(rows),
-            color_system=None,
-            file=StringIO(),
-        )
+        # A width counts only together with a height; without it rich cuts the table at 80 columns.
+        size = {"width": sum(widths) + 3 * len(widths) + 1, "height": len(rows)}
+        console = load_extra("rich.console", "eval").Console(color_system=None, file=StringIO(), **size)
         console.print(table)
         lines = (line.rstrip() for line in console.file.getvalue().splitlines())
         return "\n".join(line for line in lines if line)
