@@ -39,6 +39,7 @@ from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
 from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 from llama_index_ext_ctxaug.postprocessors.whole_documents import WholeDocumentsPostprocessor
+from llama_index_ext_ctxaug.retrievers.auto_merging import AutoMergingRetriever
 from llama_index_ext_ctxaug.structure.document_order import LinkProblem
 from llama_index_ext_ctxaug.structure.headings import Sections
 from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec, ReadingError
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "PROVENANCE_KEY",
     "AutoMergingPostprocessor",
+    "AutoMergingRetriever",
     "AutoPrevNextNodePostprocessor",
     "BRSRPostprocessor",
     "Chunk",

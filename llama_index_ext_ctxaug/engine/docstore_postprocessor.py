@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from llama_index.core.bridge.pydantic import BeforeValidator, Field, field_serializer, field_validator
+from llama_index.core.bridge.pydantic import (
+    BeforeValidator,
+    Field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
@@ -40,8 +46,15 @@ def _explain_wrong_docstore(value: Any) -> Any:
     raise ValueError(f"docstore must be a BaseDocumentStore, got {kind}; {hint}")
 
 
+def _is_saved(filters: Any) -> bool:
+    return isinstance(filters, dict) and "filters" in filters
+
+
 class DocstorePostprocessor(FlowPostprocessor):
     """A postprocessor that reads neighbors from a docstore."""
+
+    _ignored: ClassVar[frozenset[str]] = frozenset()
+    """Parameters without effect that LlamaIndex's class of the same name accepts too."""
 
     docstore: Annotated[BaseDocumentStore, BeforeValidator(_explain_wrong_docstore)] = Field(
         description="The document store that holds the nodes.", exclude=True
@@ -89,13 +102,30 @@ class DocstorePostprocessor(FlowPostprocessor):
         """
         return cls(docstore=docstore_of_index(index), **parameters)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if "docstore" not in data:
+            raise ValueError(
+                f"{cls.__name__} needs docstore=..., for instance docstore=index.docstore; a saved one does "
+                "not hold its docstore: from_dict(data, docstore=...)"
+            )
+        return {name: value for name, value in data.items() if name not in cls._ignored}
+
     @field_validator("neighbor_filters", mode="before")
     @classmethod
-    def _refuse_lost_filter(cls, value: Any) -> Any:
+    def _check_filters(cls, value: Any) -> Any:
         if isinstance(value, str):
             raise ValueError(  # noqa: TRY004
                 f"neighbor_filters was the function {value!r}, which cannot be saved: "
                 "pass it again, from_dict(data, docstore=..., neighbor_filters=...)"
+            )
+        if not (value is None or callable(value) or isinstance(value, MetadataFilters) or _is_saved(value)):
+            raise ValueError(
+                f"neighbor_filters must be MetadataFilters or a function of a node, got {value!r}; "
+                "for equal values pass MetadataFilters.from_dict({key: value})"
             )
         return value
 

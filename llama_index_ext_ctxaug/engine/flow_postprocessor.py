@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from llama_index.core.bridge.pydantic import ConfigDict
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -16,7 +18,7 @@ dispatcher = get_dispatcher(__name__)
 class FlowPostprocessor(BaseNodePostprocessor):
     """A postprocessor whose algorithm is one flow for the sync and the async path."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_assignment=True)
 
     @classmethod
     def class_name(cls) -> str:
@@ -44,6 +46,16 @@ class FlowPostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if not nodes:
             return []
+        if first_overrides(type(self)) == {"_postprocess_nodes"}:
+            return await super()._apostprocess_nodes(nodes, query_bundle)  # the override, in a thread
         with observed_call(self.class_name(), nodes, query_bundle) as report:
             report.result = await arun(self._flow(nodes, query_bundle))
         return report.result
+
+
+@cache
+def first_overrides(kind: type[FlowPostprocessor]) -> frozenset[str]:
+    """Return which of LlamaIndex's two methods the most derived class with an override overrides."""
+    methods = {"_postprocess_nodes", "_apostprocess_nodes"}
+    below = kind.__mro__[: kind.__mro__.index(FlowPostprocessor)]
+    return next((frozenset(found) for base in below if (found := methods & vars(base).keys())), frozenset())

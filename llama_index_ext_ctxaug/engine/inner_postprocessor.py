@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
+from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor, first_overrides
 from llama_index_ext_ctxaug.flow import Flow, ask
 
 
@@ -40,6 +40,6 @@ def apply(
     """Run a postprocessor inside a flow: one of this package as part of the flow, any other as a step."""
     if not nodes:
         return []
-    if isinstance(postprocessor, FlowPostprocessor):
+    if isinstance(postprocessor, FlowPostprocessor) and not first_overrides(type(postprocessor)):
         return (yield from postprocessor._flow(nodes, query))
     return (yield from ask(Postprocess(postprocessor, nodes, query)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from llama_index.core import Settings
 from llama_index.core.bridge.pydantic import Field, ValidationInfo, field_serializer, field_validator
@@ -27,6 +27,7 @@ from llama_index_ext_ctxaug.directions.prompts import (
     as_template,
     as_text,
 )
+from llama_index_ext_ctxaug.engine.verbose import show
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.events import DirectionsChosenEvent
 from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
@@ -90,6 +91,8 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         ```
     """
 
+    _ignored: ClassVar[frozenset[str]] = frozenset({"service_context"})
+
     llm: LLM | None = Field(
         default=None, exclude=True, repr=False, description="Language model; None for Settings.llm."
     )
@@ -103,7 +106,9 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
         description="Prompt for the further parts of a long hit, with {context_msg}, {query_str} and "
         "{existing_answer}: a string or a template.",
     )
-    verbose: bool = Field(default=False, description="Log each decision at level INFO.")
+    verbose: bool = Field(
+        default=False, description="Show each decision: logged at level INFO, or written to standard output."
+    )
     response_mode: ResponseMode = Field(
         default=ResponseMode.COMPACT,
         description="Handling of a hit too long for one prompt: compact and refine refine the answer part by "
@@ -271,7 +276,8 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             )
         if self.verbose:
             for hit_id, decision in decisions.items():
-                logger.info("%s: %s -> %s (%s)", name, hit_id, decision.direction.upper(), decision.reason)
+                direction = decision.direction.upper()
+                show(logger, "%s: %s -> %s (%s)", name, hit_id, direction, decision.reason)
         dispatcher.event(
             DirectionsChosenEvent(
                 augmenter=name,

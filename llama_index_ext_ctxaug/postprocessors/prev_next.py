@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import QueryBundle
@@ -32,6 +32,8 @@ class PrevNextNodePostprocessor(ContextAugmenter):
         engine = index.as_query_engine(node_postprocessors=[augmenter])
         ```
     """
+
+    _ignored: ClassVar[frozenset[str]] = frozenset({"service_context", "verbose"})
 
     num_nodes: int = Field(default=1, ge=0, description="Chunks to add on each side that `mode` names.")
     mode: Literal["previous", "next", "both"] = Field(

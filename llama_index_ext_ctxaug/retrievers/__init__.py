@@ -1,0 +1,1 @@
+"""Retrievers with the names and signatures of LlamaIndex's, over the postprocessors."""
