@@ -8,7 +8,14 @@ from llama_index_ext_ctxaug.evaluation.answer_metrics import (
     judges,
 )
 from llama_index_ext_ctxaug.evaluation.cached_llm import CachedLLM
-from llama_index_ext_ctxaug.evaluation.choice import Choice, Interval, choose, filter_by_threshold, mark
+from llama_index_ext_ctxaug.evaluation.choice import (
+    Choice,
+    Interval,
+    choose,
+    filter_by_threshold,
+    mark,
+    paired_interval,
+)
 from llama_index_ext_ctxaug.evaluation.compare import acompare, compare
 from llama_index_ext_ctxaug.evaluation.context_map import ContextMap, explain
 from llama_index_ext_ctxaug.evaluation.metrics import (
@@ -79,4 +86,5 @@ __all__ = [
     "judges",
     "load_questions",
     "mark",
+    "paired_interval",
 ]
