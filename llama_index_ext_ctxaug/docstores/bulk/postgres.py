@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -30,11 +30,27 @@ async def aread(kvstore: Any, keys: Keys) -> Values:
     if not getattr(kvstore, "_is_initialized", False):
         await asyncio.to_thread(initialize, kvstore)
     statement, values = _select(kvstore, keys)
-    engine = private(kvstore, "_async_engine")
+    async with aconnection(private(kvstore, "_async_engine")) as connection:
+        return from_rows(keys, await connection.execute(statement, values))
+
+
+@asynccontextmanager
+async def aconnection(engine: Any) -> AsyncIterator[Any]:
+    """Connect an async engine; without a transaction, unless the engine is set up for a pooler."""
     with own_loop(engine):
         async with engine.connect() as connection:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")  # costs nothing with asyncpg
-            return from_rows(keys, await connection.execute(statement, values))
+            # A pooler in transaction mode may send each statement outside a transaction to another server,
+            # where what asyncpg has prepared does not exist.
+            if not _pooled(await connection.get_raw_connection()):
+                await connection.execution_options(isolation_level="AUTOCOMMIT")  # no round trip in asyncpg
+            yield connection
+
+
+def _pooled(connection: Any) -> bool:
+    """True if statements are not cached, as asyncpg and SQLAlchemy advise for pgbouncer."""
+    cached = getattr(connection.dbapi_connection, "_prepared_statement_cache", True) is not None
+    config = getattr(connection.driver_connection, "_config", None)
+    return not cached or getattr(config, "statement_cache_size", 1) == 0
 
 
 def initialize(store: Any) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
-from llama_index_ext_ctxaug.docstores.bulk.postgres import autocommit, initialize
+from llama_index_ext_ctxaug.docstores.bulk.postgres import aconnection, autocommit, initialize
 from llama_index_ext_ctxaug.docstores.bulk.registry import private
-from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 from llama_index_ext_ctxaug.docstores.vector_reads.registry import By
 
 
@@ -30,11 +29,8 @@ async def aread(store: Any, by: By, ids: Sequence[str]) -> Sequence[BaseNode]:
     if not getattr(store, "_is_initialized", False):
         await asyncio.to_thread(initialize, store)
     statement = _statement(private(private(store, "_table_class"), "__table__"), by)
-    engine = private(store, "_async_engine")
-    with own_loop(engine):
-        async with engine.connect() as connection:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")  # costs nothing with asyncpg
-            return _nodes(await connection.execute(statement, {"ids": list(ids)}))
+    async with aconnection(private(store, "_async_engine")) as connection:
+        return _nodes(await connection.execute(statement, {"ids": list(ids)}))
 
 
 @lru_cache(maxsize=64)
