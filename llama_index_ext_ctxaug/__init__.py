@@ -21,8 +21,10 @@ from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, Neighbo
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
 from llama_index_ext_ctxaug.ingestion.whole_documents import WholeDocuments
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
+from llama_index_ext_ctxaug.passages.citations import Citation, cite
 from llama_index_ext_ctxaug.passages.passage import Chunk, StopReason
-from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance, read_provenance
+from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
+from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, read_provenance
 from llama_index_ext_ctxaug.postprocessors.auto_merging import AutoMergingPostprocessor
 from llama_index_ext_ctxaug.postprocessors.auto_prev_next import AutoPrevNextNodePostprocessor
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
@@ -54,6 +56,7 @@ __all__ = [
     "AutoPrevNextNodePostprocessor",
     "BRSRPostprocessor",
     "Chunk",
+    "Citation",
     "ConfigurationError",
     "ContextAugmentationEndEvent",
     "ContextAugmentationError",
@@ -94,6 +97,7 @@ __all__ = [
     "WholeDocuments",
     "WholeDocumentsPostprocessor",
     "WindowExtractor",
+    "cite",
     "read_provenance",
     "register_bulk_read",
 ]

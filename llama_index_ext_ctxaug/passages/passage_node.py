@@ -1,4 +1,4 @@
-"""One node from the chunks of a passage: its text, identity, relationships, metadata, score, provenance."""
+"""Compose one node from the chunks of a passage."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from llama_index.core.schema import (
 
 from llama_index_ext_ctxaug.passages.joining import JoinedText
 from llama_index_ext_ctxaug.passages.passage import Chunk
-from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Piece, Provenance
-from llama_index_ext_ctxaug.passages.scores import PassageScore, passage_score
+from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
+from llama_index_ext_ctxaug.passages.provenance import document_of, own_metadata, with_provenance
+from llama_index_ext_ctxaug.passages.scores import PassageScore, best_first, passage_score
 from llama_index_ext_ctxaug.passages.span import Span
 
 Marks = tuple[str, str]
@@ -31,7 +32,7 @@ Marks = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What stands around a passage in its document.
+    """The surroundings of a passage in its document.
 
     Attributes:
         source_id: id of the source document.
@@ -45,8 +46,8 @@ class Surroundings:
 
 
 def is_text(node: BaseNode) -> bool:
-    """Whether a node is text and nothing else, so that it can be joined; images and index nodes are not."""
-    if type(node) is TextNode:  # as nearly all are
+    """Return True if a node is text alone, so that it can be joined; image and index nodes are not."""
+    if type(node) is TextNode:  # the fast path for nearly all nodes
         return True
     return isinstance(node, TextNode) and not isinstance(node, ImageNode | IndexNode)
 
@@ -59,19 +60,22 @@ def compose(
     score: PassageScore = "best",
     marks: Marks | None = None,
 ) -> NodeWithScore:
-    """Make one node of chunks whose text has been joined.
+    """Make one node of chunks whose text is joined.
+
+    Metadata, templates and excluded keys are those of the best hit; each chunk's own metadata is in its
+    piece of the provenance.
 
     Args:
         chunks: text chunks in reading order, at least one.
         joined: their text.
         around: source document, and the chunks outside.
-        score: how the passage's score comes from those of its hits.
+        score: how to combine the scores of hits.
         marks: opening and closing mark around the text of hits; None for no marks.
 
     Returns:
-        A new node. Its id is derived from source, place and text, so that it is the same in every run; its
-        metadata is what all chunks share; `start_char_idx` and `end_char_idx` are set only where the text is
-        certain to be that slice of the document.
+        A new node. Its id is derived from source, place and text, so that it is the same in every run.
+        `start_char_idx` and `end_char_idx` are set only if the text is certain to be that slice of the
+        document.
     """
     found = [chunk.role != "neighbor" for chunk in chunks]
     tiles = joined.tiles(found)
@@ -81,6 +85,7 @@ def compose(
         text, shift = _mark(text, regions, marks), _Shift(regions, marks)
     span = joined.span if marks is None else None
     first, last = chunks[0], chunks[-1]
+    hits = [chunk for chunk, hit in zip(chunks, found, strict=True) if hit]
     provenance = Provenance(
         role="passage",
         hits=tuple(dict.fromkeys(id_ for chunk in chunks for id_ in chunk.hits)),
@@ -95,14 +100,14 @@ def compose(
         start_char_idx=span.start if span else None,
         end_char_idx=span.end if span else None,
         relationships=_relationships(chunks, around),
-        **_shared_settings([chunk.node for chunk in chunks], provenance),
+        **_settings(min(hits or chunks, key=best_first).node, [chunk.node for chunk in chunks]),
     )
-    hits = [(chunk.score, chunk.rank) for chunk, hit in zip(chunks, found, strict=True) if hit]
-    return NodeWithScore(node=node, score=passage_score(hits, score))
+    scores = [(chunk.score, chunk.rank) for chunk in hits]
+    return NodeWithScore(node=with_provenance(node, provenance), score=passage_score(scores, score))
 
 
 def passage_id(source_id: str | None, place: Sequence[Any], text: str) -> str:
-    """An id that equal input gives in every process: a UUID out of the SHA-256 of source, place and text."""
+    """Derive an id that is the same in every process: a UUID of the SHA-256 of source, place and text."""
     data = json.dumps([source_id, list(place), text], ensure_ascii=True).encode()
     return str(UUID(bytes=hashlib.sha256(data).digest()[:16], version=4))
 
@@ -120,6 +125,9 @@ def _piece(chunk: Chunk, joined: JoinedText, number: int, span: Span, shift: _Sh
         end=moved.end,
         source_start=start,
         source_end=None if start is None else start + span.end - span.start,
+        exact=joined.span is not None,
+        document_id=document_of(chunk.node),
+        metadata=own_metadata(chunk.node),
     )
 
 
@@ -143,27 +151,24 @@ def _relationships(chunks: Sequence[Chunk], around: Surroundings) -> dict[NodeRe
     return relationships
 
 
-def _shared_settings(nodes: Sequence[BaseNode], provenance: Provenance) -> dict[str, Any]:
-    """Metadata that all nodes share, keys that any of them hides, and the templates where they agree."""
-    first, others = nodes[0], nodes[1:]
-    metadata = {
-        key: value
-        for key, value in first.metadata.items()
-        if all(key in o.metadata and o.metadata[key] == value for o in others)
-    }
-    settings: dict[str, Any] = {"metadata": {**metadata, PROVENANCE_KEY: provenance.to_metadata()}}
+def _settings(best: BaseNode, nodes: Sequence[BaseNode]) -> dict[str, Any]:
+    """Return the best hit's metadata and templates; what any chunk hides of the shared metadata is hidden."""
+    metadata = own_metadata(best)
+
+    def is_shared(key: str) -> bool:
+        return key in metadata and all(metadata[key] == node.metadata.get(key, ...) for node in nodes)
+
+    settings: dict[str, Any] = {"metadata": metadata}
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
-        keys = (key for node in nodes for key in getattr(node, name))
-        settings[name] = list(dict.fromkeys([*keys, PROVENANCE_KEY]))
+        others = (key for node in nodes for key in getattr(node, name))
+        settings[name] = list(dict.fromkeys([*getattr(best, name), *filter(is_shared, others)]))
     for name in ("metadata_template", "metadata_separator", "text_template", "mimetype"):
-        values = {getattr(node, name, None) for node in nodes}
-        if len(values) == 1 and None not in values:
-            settings[name] = values.pop()
+        settings[name] = getattr(best, name)
     return settings
 
 
 def _union(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """The spans, those that overlap or touch made one."""
+    """Merge the spans that overlap or touch."""
     regions: list[Span] = []
     for span in sorted(spans):
         if regions and span.start <= regions[-1].end:
@@ -184,13 +189,13 @@ def _mark(text: str, regions: Sequence[Span], marks: Marks) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shift:
-    """Where text stands after marks were put around regions."""
+    """Moves spans to their places after marks were put around regions."""
 
     regions: Sequence[Span]
     marks: Marks
 
     def at(self, span: Span) -> Span:
-        """The new place of an span that no mark was put into."""
+        """Return the new place of a span that no mark was put into."""
         opened = bisect_right(self.regions, span.start, key=lambda region: region.start)
         closed = bisect_right(self.regions, span.start, key=lambda region: region.end)
         moved = opened * len(self.marks[0]) + closed * len(self.marks[1])

@@ -20,7 +20,8 @@ from llama_index_ext_ctxaug.errors import ContextAugmentationError, MissingNodeE
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
-from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.pieces import Provenance
+from llama_index_ext_ctxaug.passages.provenance import with_provenance
 from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score
 
 logger = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from llama_index.core.bridge.pydantic import Field, field_validator
@@ -24,14 +25,13 @@ from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
 from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, is_text
-from llama_index_ext_ctxaug.passages.provenance import PROVENANCE_KEY, Provenance
+from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
+from llama_index_ext_ctxaug.passages.provenance import document_of, own_metadata, with_provenance
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.relationships import related_id
 from llama_index_ext_ctxaug.windows.metadata_windows import MetadataWindow, Placed, merge_windows
 
 logger = logging.getLogger(__name__)
-
-_REPLACED = Provenance("window", (), exact=False).to_metadata()
 
 
 class MetadataReplacementPostProcessor(FlowPostprocessor):
@@ -204,13 +204,25 @@ def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
         fields["text"] = text
     else:
         fields["text_resource"] = MediaResource(text=text)
-    fields["metadata"] = {**node.metadata, PROVENANCE_KEY: {**_REPLACED, "hits": [node.node_id]}}
-    fields["relationships"] = {**node.relationships}
-    hidden = [*keys, PROVENANCE_KEY]
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         excluded = fields[name]
-        fields[name] = [*excluded, *[key for key in hidden if key not in excluded]]
+        fields[name] = [*excluded, *[key for key in keys if key not in excluded]]
     for name in ("embedding", "text_embedding", "start_char_idx", "end_char_idx"):
         if name in fields:
             fields[name] = None
-    return copy
+    window, hits = _window(node, text), (node.node_id,)
+    metadata = {key: value for key, value in own_metadata(node).items() if key not in keys}
+    own = Piece(node.node_id, "hit", hits, 0, 0, len(text), document_id=document_of(node), metadata=metadata)
+    provenance = Provenance("window", hits, pieces=_pieces(window, own), exact=False)
+    return with_provenance(copy, provenance)
+
+
+def _pieces(window: MetadataWindow, whole: Piece) -> tuple[Piece, ...]:
+    """Cut the piece of a window so that the hit's own text has its place in the document."""
+    place, own = window.own_place, window.own.strip()
+    if place is None:
+        return (whole,)
+    cuts = (0, place, place + len(own), len(window.text))
+    before, middle, after = (whole._replace(start=start, end=end) for start, end in pairwise(cuts))
+    middle = middle._replace(source_start=window.own_start)
+    return tuple(piece for piece in (before, middle, after) if piece.start < piece.end)

@@ -21,10 +21,11 @@ from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.passages.scores import score_key
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
 from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, choose, in_document_order
-from llama_index_ext_ctxaug.windows.slices import cut_node, whole_provenance
+from llama_index_ext_ctxaug.windows.slices import cut_node
 from llama_index_ext_ctxaug.windows.sliding import sliding_windows
 
 logger = logging.getLogger(__name__)

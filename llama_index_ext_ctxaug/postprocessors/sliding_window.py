@@ -12,8 +12,9 @@ from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.windows.segmentation import SentenceSplitter
-from llama_index_ext_ctxaug.windows.slices import cut_node, whole_provenance
+from llama_index_ext_ctxaug.windows.slices import cut_node
 from llama_index_ext_ctxaug.windows.sliding import check_window, sliding_windows
 
 

@@ -21,13 +21,14 @@ from llama_index_ext_ctxaug.passages.joining import JoinedText
 from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import is_text
-from llama_index_ext_ctxaug.passages.provenance import Provenance, with_provenance
+from llama_index_ext_ctxaug.passages.pieces import Provenance
+from llama_index_ext_ctxaug.passages.provenance import whole_provenance, with_provenance
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.heading_lines import Heading
 from llama_index_ext_ctxaug.structure.headings import Sections, heading_path
 from llama_index_ext_ctxaug.tools.handles import PassageEdge, PassageRange
 from llama_index_ext_ctxaug.tools.reading import Remainder
-from llama_index_ext_ctxaug.windows.slices import cut_node, whole_provenance
+from llama_index_ext_ctxaug.windows.slices import cut_node
 
 LOOK_AHEAD = 24
 """Chunks to load beyond those asked for, if that costs no further read: they show where the section ends."""

@@ -1,4 +1,4 @@
-"""Provenance: read back as it was written, and nothing else taken for it."""
+"""Provenance is read back as it was written, as far as it holds, and nothing else is taken for it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ FOREIGN = [
     {"role": "neighbor", "hits": ["a"], "unheard_of": 1},
     {"role": "passage", "hits": ["a"], "pieces": [{"x": 1}]},
     {"role": ["neighbor"], "hits": ["a"]},
+    "{}",
+    "[1]",
+    "null",
+    '{"version":2,"role":"neighbor"}',
+    '{"version":1,"role":"neighbor","hits":[0],"ids":[]}',
+    '{"version":1,"role":"passage","hits":[],"ids":[],"hops":0,"stopped":[null,null]}',
 ]
 
 
@@ -47,12 +53,13 @@ def test_something_else_under_the_key(postprocess: Any, value: Any) -> None:
 
 def test_it_is_read_as_it_was_written() -> None:
     """What a node carries in its metadata gives back an equal provenance."""
-    piece = Piece("n", "hit", ("n",), 0, 0, 4, 10, 14)
+    (node,) = linked_document(1, metadata={"file": "a.pdf", "page": 2})
+    piece = Piece("n", "hit", ("n",), 0, 0, 4, 10, 14, True, "d", {"file": "a.pdf", "page": 3})
     for provenance in (
-        Provenance("neighbor", ("a", "b"), 2, "count", "filter"),
+        Provenance("neighbor", ("a", "b"), 2, "count", "filter", node_id=node.node_id),
         Provenance("passage", ("n",), pieces=(piece,), exact=False),
+        Provenance("window", ("n",), pieces=(piece,), cut=("p", 3, 7)),
     ):
-        (node,) = linked_document(1)
         assert read_provenance(with_provenance(node, provenance)) == provenance
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pydoc_data.topics import topics
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from helpers import Postprocess, texts
@@ -103,17 +104,20 @@ def test_images_and_index_nodes_stay_whole(postprocess: Postprocess):
     assert lone.node is index_node
 
 
-def test_metadata_is_what_all_chunks_share(postprocess: Postprocess):
-    """Keys with one value stay, others go; what one chunk hides is hidden, provenance from every text."""
+def test_metadata_is_that_of_the_best_hit(postprocess: Postprocess):
+    """A passage has its best hit's metadata, shown as the hit shows it; pieces have their chunks' own."""
     nodes = linked_document(TEXTS, metadata={"file": "log.txt", "secret": "x"})
     for number, node in enumerate(nodes):
         node.metadata["page"] = number
         node.metadata_template = "{key} = {value}"
-    nodes[1].excluded_llm_metadata_keys = ["secret"]
-    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
-    assert set(passage.node.metadata) == {"file", "secret", PROVENANCE_KEY}
-    assert passage.node.get_metadata_str(mode=MetadataMode.LLM) == "file = log.txt"
-    assert passage.node.get_metadata_str(mode=MetadataMode.EMBED) == "file = log.txt\nsecret = x"
+    nodes[1].excluded_llm_metadata_keys = ["secret", "page"]
+    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [1, 2], [0.1, 0.2]))
+    assert passage.node.metadata == {**nodes[2].metadata, PROVENANCE_KEY: ANY}
+    assert passage.node.get_metadata_str(mode=MetadataMode.LLM) == "file = log.txt\npage = 2"
+    assert passage.node.get_metadata_str(mode=MetadataMode.EMBED) == "file = log.txt\nsecret = x\npage = 2"
+    assert [piece.metadata for piece in read_provenance(passage.node).pieces] == [
+        node.metadata for node in nodes[:4]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -406,14 +410,16 @@ def test_runs_whose_places_cannot_be_compared_stand_by_rank(postprocess: Postpro
     assert passage.node.text == "|".join(nodes[place].text for place in places)
 
 
-def test_a_key_without_a_value_is_shared_with_none_that_lack_it(postprocess: Postprocess):
-    """Metadata that is None in one chunk and not there in another is not the passage's."""
-    nodes = linked_document(TEXTS, metadata={"file": "log.txt", "note": None})
+def test_metadata_that_some_chunks_lack(postprocess: Postprocess):
+    """A passage has no metadata that its best hit lacks, and a piece none that its chunk lacks."""
+    nodes = linked_document(TEXTS, metadata={"file": "log.txt", "note": "x"})
     del nodes[2].metadata["note"]
-    (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [1]))
-    assert set(passage.node.metadata) == {"file", PROVENANCE_KEY}
-    (lone,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [4]))
-    assert set(lone.node.metadata) == {"file", "note", PROVENANCE_KEY}
+    for hit, keys in ((1, {"file", "note"}), (2, {"file"})):
+        (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [hit]))
+        assert set(passage.node.metadata) == {*keys, PROVENANCE_KEY}
+        pieces = {piece.node_id: piece.metadata for piece in read_provenance(passage.node).pieces}
+        assert pieces[nodes[2].node_id] == {"file": "log.txt"}
+        assert pieces[nodes[1].node_id] == {"file": "log.txt", "note": "x"}
 
 
 def test_a_passage_is_below_the_parent_of_all_its_chunks(postprocess: Postprocess):
@@ -428,15 +434,15 @@ def test_a_passage_is_below_the_parent_of_all_its_chunks(postprocess: Postproces
     assert parents == ["P0", None, "P1"]
 
 
-def test_templates_are_those_of_all_chunks(postprocess: Postprocess):
-    """A template that differs between chunks is left at LlamaIndex's own."""
+def test_templates_are_those_of_the_best_hit(postprocess: Postprocess):
+    """A passage is shown by the templates of its best hit, whatever those of its neighbors."""
     nodes = linked_document(TEXTS)
     for node in nodes:
         node.metadata_template, node.text_template = "{key} is {value}", "{metadata_str}: {content}"
     nodes[3].text_template = "{content}"
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
     assert passage.node.metadata_template == "{key} is {value}"
-    assert passage.node.text_template == TextNode(text="").text_template
+    assert passage.node.text_template == "{metadata_str}: {content}"
 
 
 def test_marks_stand_around_text(postprocess: Postprocess):
@@ -452,7 +458,7 @@ def test_marks_stand_around_text(postprocess: Postprocess):
 
 @pytest.mark.parametrize("field", ["excluded_llm_metadata_keys", "excluded_embed_metadata_keys"])
 def test_what_any_chunk_hides_is_hidden(postprocess: Postprocess, field: str):
-    """A key that is kept from a model in one chunk, wherever it stands, is kept from it in the passage."""
+    """A key of the shared metadata that one chunk keeps from a model is kept from it in the passage."""
     nodes = linked_document(TEXTS, metadata={"secret": "x"})
     setattr(nodes[3], field, ["secret"])
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))

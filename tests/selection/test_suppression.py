@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llama_index.core.schema import NodeWithScore, TextNode
 
+from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.selection.suppression import choose, in_document_order
-from llama_index_ext_ctxaug.windows.slices import cut_node, place_of, whole_provenance
+from llama_index_ext_ctxaug.windows.slices import cut_node, place_of
 
 
 def windows(*places: tuple[str, int, int]) -> list[NodeWithScore]:

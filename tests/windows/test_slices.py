@@ -6,8 +6,8 @@ import pytest
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import Piece, Provenance, read_provenance
-from llama_index_ext_ctxaug.passages.provenance import with_provenance
-from llama_index_ext_ctxaug.windows.slices import cut_node, join_overlapping, place_of, whole_provenance
+from llama_index_ext_ctxaug.passages.provenance import whole_provenance, with_provenance
+from llama_index_ext_ctxaug.windows.slices import cut_node, join_overlapping, place_of
 
 TEXT = "abcdefghijklmnopqrstuvwxyz"
 
