@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 if TYPE_CHECKING:
+    from llama_index.core.vector_stores.types import BasePydanticVectorStore
     from llama_index.storage.docstore.duckdb import DuckDBDocumentStore
     from llama_index.storage.docstore.postgres import PostgresDocumentStore
     from llama_index.storage.docstore.redis import RedisDocumentStore
@@ -94,3 +95,40 @@ def make_duckdb_docstore(tmp_path: Path) -> Callable[[], DuckDBDocumentStore]:
         return DuckDBDocumentStore(DuckDBKVStore(client=client))
 
     return make
+
+
+@pytest.fixture
+def make_pgvector(postgres_url: str) -> Iterator[Callable[[], BasePydanticVectorStore]]:
+    """Make an empty pgvector table."""
+    from llama_index.vector_stores.postgres import PGVectorStore
+    from vector_stores import DIMENSIONS
+
+    made: list[PGVectorStore] = []
+
+    def make() -> PGVectorStore:
+        made.append(
+            PGVectorStore(
+                connection_string=postgres_url.replace("postgresql:", "postgresql+psycopg2:"),
+                async_connection_string=postgres_url.replace("postgresql:", "postgresql+asyncpg:"),
+                table_name=f"t{uuid4().hex}",
+                schema_name="public",
+                embed_dim=DIMENSIONS,
+            )
+        )
+        return made[-1]
+
+    yield make
+    for store in made:
+        if store._engine is not None:
+            store._engine.dispose()
+            store._async_engine.sync_engine.dispose(close=False)  # its event loop has been closed
+
+
+@pytest.fixture(params=["chroma", "qdrant", "lancedb", "milvus", "pgvector"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], BasePydanticVectorStore]:
+    """Make an empty vector store of each kind; tests that use it are marked `stores`."""
+    from vector_stores import MAKERS
+
+    if request.param == "pgvector":
+        return request.getfixturevalue("make_pgvector")
+    return lambda: MAKERS[request.param](tmp_path)

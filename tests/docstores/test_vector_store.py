@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -23,41 +22,8 @@ from llama_index_ext_ctxaug.testing import DocstoreConformance, docstore_of, hit
 
 pytestmark = pytest.mark.stores
 
+
 MakeStore = Callable[[], BasePydanticVectorStore]
-
-
-@pytest.fixture
-def make_pgvector(postgres_url: str) -> Iterator[MakeStore]:
-    """Make an empty pgvector table."""
-    from llama_index.vector_stores.postgres import PGVectorStore
-
-    made: list[PGVectorStore] = []
-
-    def make() -> PGVectorStore:
-        made.append(
-            PGVectorStore(
-                connection_string=postgres_url.replace("postgresql:", "postgresql+psycopg2:"),
-                async_connection_string=postgres_url.replace("postgresql:", "postgresql+asyncpg:"),
-                table_name=f"t{uuid4().hex}",
-                schema_name="public",
-                embed_dim=DIMENSIONS,
-            )
-        )
-        return made[-1]
-
-    yield make
-    for store in made:
-        if store._engine is not None:
-            store._engine.dispose()
-            store._async_engine.sync_engine.dispose(close=False)  # its event loop has been closed
-
-
-@pytest.fixture(params=[*MAKERS, "pgvector"])
-def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Make an empty vector store of each kind."""
-    if request.param == "pgvector":
-        return request.getfixturevalue("make_pgvector")
-    return lambda: MAKERS[request.param](tmp_path)
 
 
 class TestVectorStores(DocstoreConformance):
