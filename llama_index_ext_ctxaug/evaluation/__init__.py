@@ -18,6 +18,7 @@ from llama_index_ext_ctxaug.evaluation.choice import (
 )
 from llama_index_ext_ctxaug.evaluation.compare import acompare, compare
 from llama_index_ext_ctxaug.evaluation.context_map import ContextMap, explain
+from llama_index_ext_ctxaug.evaluation.drafting import Draft, Drafts, draft_questions
 from llama_index_ext_ctxaug.evaluation.metrics import (
     AnswerFound,
     EvidencePrecision,
@@ -53,6 +54,8 @@ __all__ = [
     "CachedLLM",
     "Choice",
     "ContextMap",
+    "Draft",
+    "Drafts",
     "Evidence",
     "EvidencePrecision",
     "EvidenceRecall",
@@ -81,6 +84,7 @@ __all__ = [
     "choose",
     "compare",
     "default_metrics",
+    "draft_questions",
     "explain",
     "filter_by_threshold",
     "judges",

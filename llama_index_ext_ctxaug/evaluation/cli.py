@@ -25,6 +25,7 @@ from llama_index_ext_ctxaug.evaluation.corpus import (
     make_retriever,
     read_documents,
 )
+from llama_index_ext_ctxaug.evaluation.drafting import draft_questions
 from llama_index_ext_ctxaug.evaluation.escaping import for_terminal
 from llama_index_ext_ctxaug.evaluation.extras import load_extra
 from llama_index_ext_ctxaug.evaluation.questions import Question, check_questions, load_questions
@@ -208,6 +209,11 @@ def _read_documents(docs: Path, problems: list[str]) -> list[Document]:
     return documents
 
 
+def _build(docs: Path, chunk_size: int, chunk_overlap: int, cache: Path | None) -> Corpus:
+    documents = _read_documents(docs, [])
+    return build_corpus(documents, chunk_size, chunk_overlap, cache=cache, show_progress=True)
+
+
 def _read_questions(path: Path, documents: Iterable[Document], problems: list[str]) -> list[Question]:
     """Read and check questions before anything is indexed, which may take long."""
     texts = {document.id_: document.text for document in documents}
@@ -266,9 +272,7 @@ def show_command(
     """Show the context of one QUESTION, without augmentation and with it."""
     with _plain_errors():
         made = named_augmenters(augmenters or DEFAULTS[:2])
-        corpus: Corpus = build_corpus(
-            _read_documents(docs, []), chunk_size, chunk_overlap, cache=cache, show_progress=True
-        )
+        corpus = _build(docs, chunk_size, chunk_overlap, cache)
         hits = top_k or _TOP_K
         size = max(hits, WIDE_POOL if WIDE_POOL_AUGMENTERS & made.keys() else 0)
         pool = make_retriever(corpus, size, load_model(model) if model else None).retrieve(question)
@@ -282,3 +286,37 @@ def show_command(
         click.echo(str(context))
         if out:
             click.echo(f"\nThe context map: {context.save(out)}")
+
+
+@ctxaug.command("questions")
+@_corpus_options
+@_llm_options(required=True)
+@click.option(
+    "--count", type=click.IntRange(min=1), default=40, show_default=True, help="Passages to draft from."
+)
+@click.option("--out", required=True, type=_PATH, help="A .jsonl file for the questions.")
+def questions_command(
+    *,
+    docs: Path,
+    llm_name: str,
+    llm_url: str | None,
+    count: int,
+    chunk_size: int,
+    chunk_overlap: int,
+    cache: Path | None,
+    out: Path,
+) -> None:
+    """Draft questions with evidence and answers over your own texts.
+
+    A question is kept only if its evidence is part of the text, word for word. Check the page beside the
+    questions before you use them.
+    """
+    with _plain_errors():
+        llm = _load_llm(llm_name, llm_url, cache)
+        corpus = _build(docs, chunk_size, chunk_overlap, cache)
+        texts = {document.id_: document.text for document in corpus.documents}
+        drafts = draft_questions(texts, corpus.nodes, llm, count, show_progress=True)
+        sheet = drafts.save(out)
+        for reason, dropped in drafts.dropped.items():
+            click.echo(f"dropped {dropped}: {for_terminal(reason)}", err=True)
+        click.echo(f"{len(drafts.kept)} questions: {out}\nCheck them before use: {sheet}")
