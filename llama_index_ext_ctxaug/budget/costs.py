@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
-from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR, final_text, keep
+from llama_index_ext_ctxaug.budget.fit import NO_PARTS, NODE_SEPARATOR, Parts, final_text, keep
 from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
+from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.passage_node import is_text
 
@@ -39,32 +39,42 @@ class ChunkCosts:
             for place, chunk in enumerate(passage.chunks):
                 self._place[chunk.node.id_] = (number, place)
 
-    def count(self, kept: Collection[str]) -> int:
-        """Count the tokens of the final text of the kept chunks."""
-        return self.counter.count(final_text(self._nodes(kept)))
+    def count(self, kept: Collection[str], parts: Parts = NO_PARTS) -> int:
+        """Count the tokens of the final text of the kept chunks and parts."""
+        return self.counter.count(final_text(self._nodes(kept, parts)))
 
-    def measure(self, kept: Collection[str]) -> int:
-        """Estimate the tokens of the final text of the kept chunks."""
-        return self.counter.estimate(final_text(self._nodes(kept)))
+    def measure(self, kept: Collection[str], parts: Parts = NO_PARTS) -> int:
+        """Estimate the tokens of the final text of the kept chunks and parts."""
+        return self.counter.estimate(final_text(self._nodes(kept, parts)))
 
     def cost(self, id_: str, kept: Collection[str]) -> int:
         """Estimate the tokens that a chunk adds to the kept ones."""
-        number, place = self._place[id_]
-        chunks = self.passages[number].chunks
-        chunk, before, after = chunks[place], chunks[max(0, place - 1) : place], chunks[place + 1 : place + 2]
+        before, chunk, after = self.beside(id_)
         cost = self._cost_alone(chunk)
         if self.joined is None or not is_text(chunk.node):
             return cost
-        for first, second in pairwise([*before, chunk, *after]):
-            other = second if first is chunk else first
-            if other.node.id_ in kept and is_text(other.node):
+        for first, second, other in ((before, chunk, before), (chunk, after, after)):
+            if first and second and other and other.node.id_ in kept and is_text(other.node):
                 # The two become one node: the second adds its own text alone.
                 cost += self._added_text(self.joined, first, second) - self._cost_alone(second)
         return cost
 
-    def _nodes(self, kept: Collection[str]) -> list[NodeWithScore]:
-        touched = sorted({self._place[id_][0] for id_ in kept})
-        return self.write(keep([self.passages[number] for number in touched], kept))
+    def beside(self, id_: str) -> tuple[Chunk | None, Chunk, Chunk | None]:
+        """Return a chunk between the chunks before and after it."""
+        number, place = self._place[id_]
+        chunks = self.passages[number].chunks
+        before, after = chunks[max(0, place - 1) : place], chunks[place + 1 : place + 2]
+        return (before[0] if before else None, chunks[place], after[0] if after else None)
+
+    def shared(self, first: Chunk, second: Chunk) -> int:
+        """Return how many characters a chunk and its follower share, where they become one node."""
+        if self.joined is None:
+            return 0
+        return max(0, len(text_of(first.node)) + len(text_of(second.node)) - len(self.joined(first, second)))
+
+    def _nodes(self, kept: Collection[str], parts: Parts) -> list[NodeWithScore]:
+        touched = sorted({self._place[id_][0] for id_ in (*kept, *parts)})
+        return self.write(keep([self.passages[number] for number in touched], kept, parts))
 
     def _cost_alone(self, chunk: Chunk) -> int:
         if chunk.node.id_ not in self._alone:
@@ -78,6 +88,6 @@ class ChunkCosts:
         """Estimate the tokens that a chunk adds to the text of the one before it."""
         ids = (first.node.id_, second.node.id_)
         if ids not in self._added:
-            both, one = joined(first, second), first.node.get_content(metadata_mode=MetadataMode.NONE)
-            self._added[ids] = self.counter.estimate(both) - self.counter.estimate(one)
+            both = self.counter.estimate(joined(first, second))
+            self._added[ids] = both - self.counter.estimate(text_of(first.node))
         return self._added[ids]

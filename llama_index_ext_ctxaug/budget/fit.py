@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple, Protocol
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
@@ -41,6 +41,11 @@ class Tier(NamedTuple):
     patience: int | None = None
 
 
+Parts = Mapping[str, Sequence[Chunk]]
+"""What is left of chunks that are cut, by their ids: parts in reading order."""
+
+NO_PARTS: Parts = {}
+
 Priority = Callable[[Collection[str]], Iterator[Tier]]
 """Yields tiers in turn; it is given the ids that are kept so far, which grow between two tiers."""
 
@@ -67,12 +72,14 @@ class BudgetFit:
         tokens: tokens of the final text.
         over_budget: id of the first chunk, where it alone exceeds the budget; it is kept all the same.
         dropped_hits: ids of hits (and parents that replace hits) that did not fit, best first.
+        refused: ids of chunks that did not fit beside the kept ones, in the order of their priority.
     """
 
     kept: frozenset[str]
     tokens: int
     over_budget: str | None
     dropped_hits: tuple[str, ...]
+    refused: tuple[str, ...] = ()
 
 
 def fit(chunks: Sequence[Chunk], budget: int, priority: Priority, costs: Costs) -> BudgetFit:
@@ -103,6 +110,7 @@ def fit(chunks: Sequence[Chunk], budget: int, priority: Priority, costs: Costs) 
         tokens,
         next(iter(kept)) if tokens > budget else None,
         tuple(id_ for chunk in hits if (id_ := chunk.node.node_id) not in kept),
+        tuple(id_ for id_ in filler.offered if id_ not in kept),
     )
 
 
@@ -113,6 +121,7 @@ class _Filler:
     budget: int
     costs: Costs
     kept: dict[str, None] = field(default_factory=dict)
+    offered: dict[str, None] = field(default_factory=dict)
     used: int = 0
     drift: int = 0  # tokens by which `used` may be wrong
     bias: int = 0  # tokens that the last count had more than its estimate
@@ -155,6 +164,7 @@ class _Filler:
 
     def _offer(self, id_: str) -> bool:
         """Take the chunk if it fits; the first one is taken in any case."""
+        self.offered[id_] = None
         if not self.kept:
             return self._take(id_, self._measure([id_]), 0)
         cost = self.costs.cost(id_, self.kept)
@@ -189,31 +199,38 @@ class _Filler:
         return self.costs.measure(kept) + self.bias
 
 
-def keep(passages: Sequence[Passage], kept: Collection[str]) -> list[Passage]:
-    """Return the passages with only the kept chunks, split where a chunk between them is cut."""
-    parts: list[Passage] = []
+def keep(passages: Sequence[Passage], kept: Collection[str], parts: Parts = NO_PARTS) -> list[Passage]:
+    """Return the passages with only the kept chunks and parts, split where text between them is cut."""
+    left: list[Passage] = []
     for passage in passages:
-        part = Passage()
-        for chunk in passage.chunks:
-            if chunk.node.id_ in kept:
-                part.chunks.append(chunk)
-            elif part.chunks:
-                parts.append(part)
-                part = Passage()
-        if part.chunks:
-            parts.append(part)
-    return sorted(parts, key=lambda part: part.rank)
+        for is_gap, group in groupby(_left(passage, kept, parts), key=lambda chunk: chunk is None):
+            if not is_gap:
+                left.append(Passage([chunk for chunk in group if chunk is not None]))
+    return sorted(left, key=lambda passage: passage.rank)
 
 
-def mark_cuts(passages: Sequence[Passage], kept: Collection[str]) -> int:
-    """Note on the kept chunks where the budget cut off their neighbors, and count these sides."""
+def mark_cuts(passages: Sequence[Passage], kept: Collection[str], parts: Parts = NO_PARTS) -> int:
+    """Note on kept chunks and parts where the budget cut off what is beside them, and count these sides."""
     sides = 0
     for passage in passages:
-        for first, second in pairwise(passage.chunks):
-            before, after = first.node.id_ in kept, second.node.id_ in kept
-            if before and not after:
+        for first, second in pairwise(_left(passage, kept, parts)):
+            if first is not None and second is None:
                 first.stopped_next = "budget"
-            elif after and not before:
+            elif first is None and second is not None:
                 second.stopped_previous = "budget"
-            sides += before != after
+            sides += (first is None) != (second is None)
     return sides
+
+
+def _left(passage: Passage, kept: Collection[str], parts: Parts) -> Iterator[Chunk | None]:
+    """Yield the kept chunks and parts of a passage, and None where text is cut."""
+    for chunk in passage.chunks:
+        if chunk.node.id_ not in parts:
+            yield chunk if chunk.node.id_ in kept else None
+            continue
+        for part in parts[chunk.node.id_]:
+            if part.cut is not None and part.cut.before:
+                yield None
+            yield part
+            if part.cut is not None and part.cut.after:
+                yield None

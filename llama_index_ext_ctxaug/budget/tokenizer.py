@@ -49,11 +49,11 @@ def report_budget(name: str, budget: int | None, fitted: BudgetFit) -> None:
     """Warn of a hit that alone exceeds the budget, and of hits that did not fit."""
     if fitted.over_budget is not None:
         logger.warning(
-            "%s: the best hit %r alone has more than token_budget=%s tokens (%d); it is kept whole",
+            "%s: the best hit %r alone has more than token_budget=%s tokens; it is %s",
             name,
             fitted.over_budget,
             budget,
-            fitted.tokens,
+            f"kept whole ({fitted.tokens} tokens)" if fitted.kept else "left out, since no word of it fits",
         )
     if fitted.dropped_hits:
         logger.warning(

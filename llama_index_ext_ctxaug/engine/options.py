@@ -47,6 +47,11 @@ class OutputOptions(BaseModel):
     token_budget: int | None = Field(
         default=None, ge=0, description="Maximum tokens of the final text; None for no limit."
     )
+    budget_unit: Literal["chunk", "sentence"] = Field(
+        default="chunk",
+        description='"chunk": whole chunks only; "sentence": the first chunk that does not fit, and one that '
+        "alone exceeds the budget, is cut between sentences, rows of tables or lines of code.",
+    )
     tokenizer: Tokenizer | None = Field(
         default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
     )

@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
-from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, BudgetFit, final_text, fit
+from llama_index_ext_ctxaug.budget.fit import JOINT_TOKENS, NO_PARTS, BudgetFit, Parts, final_text, fit
 from llama_index_ext_ctxaug.budget.priority import by_value, hits_first
 from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
@@ -22,6 +22,8 @@ from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.joining import doubtful_bases
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.selection.relevance import query_terms
+from llama_index_ext_ctxaug.selection.sentences import fit_sentences
 
 
 @dataclass
@@ -76,8 +78,13 @@ class Writer:
         self._texts.forget()
         return list(wanted)
 
-    def fit(self, passages: Sequence[Passage]) -> BudgetFit | None:
-        """Return what the budget holds of these passages; None where there is no budget."""
+    def fit(self, passages: Sequence[Passage], query: str | None) -> tuple[BudgetFit, Parts] | None:
+        """Return what the budget holds of these passages; None where there is no budget.
+
+        Args:
+            passages: all candidates.
+            query: the query, whose words decide between the sentences of a chunk that is cut.
+        """
         budget = self.options.token_budget
         if budget is None or self._counter is None:
             return None
@@ -98,7 +105,10 @@ class Writer:
         chunks = [chunk for passage in passages for chunk in passage.chunks]
         values = self.expansion.priority
         priority = hits_first(passages) if values is None else by_value(chunks, values)
-        return fit(chunks, budget, priority, costs)
+        fitted = fit(chunks, budget, priority, costs)
+        if self.options.budget_unit == "chunk":
+            return fitted, NO_PARTS
+        return fit_sentences(fitted, budget, costs, query_terms(query or ""))
 
     def _joined(self, first: Chunk, second: Chunk) -> str:
         return self._renderer.join(Run([first, second], [False, True])).text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
@@ -24,6 +24,20 @@ budget, a node that the filters refuse, a node missing from the store, a link in
 back to a chunk of the passage."""
 
 
+class Cut(NamedTuple):
+    """The node that a chunk is a part of.
+
+    Attributes:
+        node_id: the node.
+        before: True if text of it is missing before the part.
+        after: True if text of it is missing after the part.
+    """
+
+    node_id: str
+    before: bool
+    after: bool
+
+
 @dataclass(slots=True)
 class Chunk:
     """A node of the output, and how it was reached.
@@ -38,6 +52,7 @@ class Chunk:
         origin: the input object, if the hit is returned unchanged.
         stopped_previous: why expansion towards the start of the document ended here, if it did.
         stopped_next: why expansion towards the end of the document ended here, if it did.
+        cut: the node that this is a part of; None for a whole node.
     """
 
     node: BaseNode
@@ -49,6 +64,7 @@ class Chunk:
     origin: NodeWithScore | None = None
     stopped_previous: StopReason | None = None
     stopped_next: StopReason | None = None
+    cut: Cut | None = None
 
 
 @dataclass(slots=True)

@@ -117,7 +117,7 @@ def _piece(chunk: Chunk, joined: JoinedText, number: int, span: Span, shift: _Sh
     start = None if source is None else source + span.start - joined.spans[number].start
     moved = shift.at(span)
     return Piece(
-        node_id=chunk.node.node_id,
+        node_id=chunk.cut.node_id if chunk.cut else chunk.node.node_id,
         role=chunk.role,
         hits=chunk.hits,
         hops=chunk.hops,

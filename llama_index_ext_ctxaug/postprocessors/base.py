@@ -8,7 +8,7 @@ from dataclasses import replace
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_ext_ctxaug.budget.fit import BudgetFit, keep, mark_cuts
+from llama_index_ext_ctxaug.budget.fit import BudgetFit, Parts, keep, mark_cuts
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.engine.docstore_postprocessor import DocstorePostprocessor
@@ -23,6 +23,7 @@ from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.pieces import Provenance
 from llama_index_ext_ctxaug.passages.provenance import with_provenance
 from llama_index_ext_ctxaug.passages.scores import NeighborScore, neighbor_score
+from llama_index_ext_ctxaug.windows.chunk_parts import marked_part
 
 logger = logging.getLogger(__name__)
 
@@ -83,10 +84,10 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
             expansion.chunks = dict(hits)
             passages = self._passages(expansion)
         yield from writer.prepare()
-        filling = writer.fit(passages)
-        if filling is not None:
-            passages = self._cut(expansion, passages, filling)
-        self._add_figures(expansion, filling)
+        found = writer.fit(passages, query.query_str if query else None)
+        if found is not None:
+            passages = self._cut(expansion, passages, *found)
+        self._add_figures(expansion, found[0] if found else None)
         return self._output(passages, writer)
 
     def _passages(self, expansion: Expansion) -> list[Passage]:
@@ -97,15 +98,17 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
         """Return the output nodes of the passages that are within the budget."""
         return writer.write(passages)
 
-    def _cut(self, expansion: Expansion, passages: list[Passage], filling: BudgetFit) -> list[Passage]:
+    def _cut(
+        self, expansion: Expansion, passages: list[Passage], filling: BudgetFit, parts: Parts
+    ) -> list[Passage]:
         """Keep what fits the budget; warn of dropped hits."""
         # A policy with priorities drops hits on purpose: that is no reason to warn.
         reported = filling if expansion.priority is None else replace(filling, dropped_hits=())
         report_budget(self.class_name(), self.token_budget, reported)
-        sides = mark_cuts(passages, filling.kept)
+        sides = mark_cuts(passages, filling.kept, parts)
         if sides:
             expansion.stops["budget"] += sides
-        return keep(passages, filling.kept)
+        return keep(passages, filling.kept, parts)
 
     def _add_figures(self, expansion: Expansion, filling: BudgetFit | None) -> None:
         report = current_report()
@@ -119,12 +122,14 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
     def _emit(self, chunk: Chunk) -> NodeWithScore:
         if chunk.origin is not None:
             return chunk.origin
-        provenance = Provenance(
-            chunk.role, chunk.hits, chunk.hops, chunk.stopped_previous, chunk.stopped_next
-        )
         score = chunk.score
         if chunk.role == "neighbor":
             score = neighbor_score(score, chunk.hops, self.neighbor_score, self.score_decay)
+        if chunk.cut is not None:
+            return NodeWithScore(node=marked_part(chunk), score=score)
+        provenance = Provenance(
+            chunk.role, chunk.hits, chunk.hops, chunk.stopped_previous, chunk.stopped_next
+        )
         return NodeWithScore(node=with_provenance(chunk.node, provenance), score=score)
 
     def _report_missing(self, expansion: Expansion) -> Flow[None]:

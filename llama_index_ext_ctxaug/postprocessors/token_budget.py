@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,7 +10,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
-from llama_index_ext_ctxaug.budget.fit import Tokenizer, fit
+from llama_index_ext_ctxaug.budget.fit import NO_PARTS, Tokenizer, fit, keep, mark_cuts
 from llama_index_ext_ctxaug.budget.priority import hits_first_in_list
 from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget, tokenizer_or_default
@@ -18,7 +18,10 @@ from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_hits
 from llama_index_ext_ctxaug.engine.instrumentation import current_report
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.passage import Passage
+from llama_index_ext_ctxaug.selection.relevance import query_terms
+from llama_index_ext_ctxaug.selection.sentences import fit_sentences
+from llama_index_ext_ctxaug.windows.chunk_parts import marked_part
 
 
 class TokenBudgetPostprocessor(FlowPostprocessor):
@@ -55,29 +58,35 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
         default="hits_first",
         description='"hits_first": added nodes rank below hits; "score": the score alone counts.',
     )
+    budget_unit: Literal["chunk", "sentence"] = Field(
+        default="chunk",
+        description='"chunk": whole nodes only; "sentence": the first node that does not fit, and one that '
+        "alone exceeds the budget, is cut between sentences, rows of tables or lines of code.",
+    )
     tokenizer: Tokenizer | None = Field(
         default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
     )
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         chunks = list(distinct_hits(nodes).values())
-        tokenizer = yield from tokenizer_or_default(self.tokenizer)
-        costs = ChunkCosts(
-            [Passage([chunk]) for chunk in chunks],
-            TokenCounter(tokenizer),
-            write=lambda kept: [hit for passage in kept for hit in _origins(passage.chunks)],
-        )
+        passages = [Passage([chunk]) for chunk in chunks]
+        counter = TokenCounter((yield from tokenizer_or_default(self.tokenizer)))
+        costs = ChunkCosts(passages, counter, write=_nodes)
         ranked = [replace(chunk, role="hit") for chunk in chunks] if self.priority == "score" else chunks
-        fitted = fit(ranked, self.token_budget, hits_first_in_list(ranked), costs)
+        fitted, parts = fit(ranked, self.token_budget, hits_first_in_list(ranked), costs), NO_PARTS
+        if self.budget_unit == "sentence":
+            terms = query_terms(query.query_str) if query else []
+            fitted, parts = fit_sentences(fitted, self.token_budget, costs, terms)
         report_budget(self.class_name(), self.token_budget, fitted)
-        result = _origins(chunk for chunk in chunks if chunk.node.node_id in fitted.kept)
+        mark_cuts(passages, fitted.kept, parts)
         report = current_report()
         report.tokens = fitted.tokens
         report.details |= budget_details(fitted)
-        if len(result) < len(chunks):
-            report.stop_reasons["budget"] += len(chunks) - len(result)
-        return result
+        if cut := len(chunks) - len(fitted.kept):
+            report.stop_reasons["budget"] += cut
+        return _nodes(keep(passages, fitted.kept, parts))
 
 
-def _origins(chunks: Iterable[Chunk]) -> list[NodeWithScore]:
-    return [chunk.origin for chunk in chunks if chunk.origin is not None]
+def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
+    chunks = [chunk for passage in passages for chunk in passage.chunks]
+    return [chunk.origin or NodeWithScore(node=marked_part(chunk), score=chunk.score) for chunk in chunks]
