@@ -147,7 +147,10 @@ class _Cutter:
             start = self.costs.shared(self.before, self.chunk)
         if self.after is not None and self._is_kept(self.after):
             end -= self.costs.shared(self.chunk, self.after)
-        return {n for n, unit in enumerate(units) if unit.span.end <= start or unit.span.start >= end}
+        return {n for n, unit in enumerate(units) if not self._rest(unit.span, start, end).strip()}
+
+    def _rest(self, span: Span, start: int, end: int) -> str:
+        return self.text[max(span.start, start) : min(span.end, end)]
 
     def _spans(self, units: Sequence[Unit], chosen: Collection[int], shared: Collection[int]) -> list[Span]:
         """Return the parts of the text that units and their headers make, those that touch made one."""

@@ -44,7 +44,7 @@ def text_units(text: str) -> list[Unit]:
         if kind == "table":
             units += _table(text, block, len(units))
         elif kind == "lines":
-            units += map(Unit, block)
+            units += map(Unit, _with_blank_lines(text, block))
         else:
             units += map(Unit, _prose(text, Span(block[0].start, block[-1].end)))
     return units
@@ -80,7 +80,7 @@ def _prose(text: str, span: Span) -> Iterator[Span]:
     ends = [match.end() for match in _PARAGRAPH_END.finditer(text, span.start, span.end)]
     start = span.start
     for end in dict.fromkeys([*ends, span.end]):
-        lines = line_spans(text, Span(start, end))
+        lines = _with_blank_lines(text, line_spans(text, Span(start, end)))
         code = sum(_CODE_LINE.match(text, line.start, line.end) is not None for line in lines)
         if len(lines) > 1 and 2 * code >= len(lines):
             yield from lines
@@ -88,3 +88,13 @@ def _prose(text: str, span: Span) -> Iterator[Span]:
             found = sentence_spans(text[start:end])
             yield from (Span(start + sentence.start, start + sentence.end) for sentence in found)
         start = end
+
+
+def _with_blank_lines(text: str, lines: Sequence[Span]) -> list[Span]:
+    """Join each blank line to the line before it."""
+    joined: list[Span] = []
+    for line in lines:
+        blank = not text[line.start : line.end].strip()
+        start = joined.pop().start if blank and joined else line.start
+        joined.append(Span(start, line.end))
+    return joined
