@@ -6,9 +6,22 @@ from typing import Any
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.span import active_span_id
 
 
-class ContextAugmentationStartEvent(BaseEvent):
+class AugmentationEvent(BaseEvent):
+    """The base class of the events of this package.
+
+    Attributes:
+        span_id: always None: OpenTelemetry instrumentations warn of each unknown event that has one.
+        call_span_id: id of LlamaIndex's span of the call.
+    """
+
+    span_id: str | None = None
+    call_span_id: str | None = Field(default_factory=lambda: active_span_id.get())
+
+
+class ContextAugmentationStartEvent(AugmentationEvent):
     """A call begins; sent once for each outermost call, not for its inner steps.
 
     Attributes:
@@ -27,7 +40,7 @@ class ContextAugmentationStartEvent(BaseEvent):
         return "ContextAugmentationStartEvent"
 
 
-class ContextAugmentationEndEvent(BaseEvent):
+class ContextAugmentationEndEvent(AugmentationEvent):
     """An outermost call ended without an error; the figures include those of its inner steps.
 
     Attributes:
@@ -38,6 +51,7 @@ class ContextAugmentationEndEvent(BaseEvent):
             of its added chunks.
         reads: keys read from the docstore (nodes and document lists).
         round_trips: batched reads, one after another.
+        llm_calls: calls of a language model that chose directions.
         tokens: tokens of the output text, if a budget counted them.
         stop_reasons: how often expansion ended, by reason.
         details: further figures of single postprocessors.
@@ -49,6 +63,7 @@ class ContextAugmentationEndEvent(BaseEvent):
     added_node_ids: list[str]
     reads: int
     round_trips: int
+    llm_calls: int = 0
     tokens: int | None = None
     stop_reasons: dict[str, int] = Field(default_factory=dict)
     details: dict[str, Any] = Field(default_factory=dict)
@@ -59,7 +74,7 @@ class ContextAugmentationEndEvent(BaseEvent):
         return "ContextAugmentationEndEvent"
 
 
-class DirectionsChosenEvent(BaseEvent):
+class DirectionsChosenEvent(AugmentationEvent):
     """A language model was asked where context is missing.
 
     Attributes:

@@ -1,7 +1,10 @@
-"""One start event and one end event for each outermost call, and the figures that all its steps add to."""
+"""The figures of each outermost call, as a start and an end event and as attributes of its span."""
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +15,7 @@ from typing import Any
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
 from llama_index.core.instrumentation.dispatcher import Dispatcher  # type: ignore[attr-defined]
 from llama_index.core.instrumentation.event_handlers import NullEventHandler
+from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_ext_ctxaug.events import ContextAugmentationEndEvent, ContextAugmentationStartEvent
@@ -27,6 +31,7 @@ class CallReport:
     Attributes:
         reads: keys read from docstores (nodes and document lists).
         round_trips: batched reads, one after another.
+        llm_calls: calls of a language model that chose directions.
         tokens: tokens of the output text, if a budget counted them.
         stop_reasons: how often expansion ended, by reason.
         details: further figures of single postprocessors.
@@ -35,6 +40,7 @@ class CallReport:
 
     reads: int = 0
     round_trips: int = 0
+    llm_calls: int = 0
     tokens: int | None = None
     stop_reasons: Counter[str] = field(default_factory=Counter)
     details: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +59,9 @@ def current_report() -> CallReport:
 def observed_call(
     name: str, nodes: Sequence[NodeWithScore], query: QueryBundle | None
 ) -> Iterator[CallReport]:
-    """Send a start event and, unless the block raises, an end event; a call inside another sends none.
+    """Report a call: a start event and, unless the block raises, an end event and span attributes.
+
+    A call inside another one adds to the report of that and sends nothing.
 
     Args:
         name: class name of the postprocessor.
@@ -63,23 +71,24 @@ def observed_call(
     Yields:
         The report; the block sets its `result`.
     """
-    outer = _current.get()
-    if outer is not None:
+    if _current.get() is not None:
         yield CallReport()
         return
-    report = CallReport()
-    observed = has_listeners()
-    hit_ids = {hit.node.node_id for hit in nodes} if observed else set()
+    report, listeners, span = CallReport(), has_listeners(), _recording_span()
+    hit_ids = {hit.node.node_id for hit in nodes} if listeners or span else set()
     token = _current.set(report)
     try:
-        if observed:
+        if listeners:
             query_str = query.query_str if query else None
             dispatcher.event(
                 ContextAugmentationStartEvent(augmenter=name, num_hits=len(hit_ids), query_str=query_str)
             )
         yield report
-        if observed:
-            dispatcher.event(_end_event(name, hit_ids, report))
+        end = _end_event(name, hit_ids, report) if listeners or span else None
+        if end is not None and listeners:
+            dispatcher.event(end)
+        if end is not None and span is not None:
+            span.set_attributes(_span_attributes(end, report.result))
     finally:
         _current.reset(token)
 
@@ -102,6 +111,7 @@ def _end_event(name: str, hit_ids: set[str], report: CallReport) -> ContextAugme
         added_node_ids=list(dict.fromkeys(_added(report.result, hit_ids))),
         reads=report.reads,
         round_trips=report.round_trips,
+        llm_calls=report.llm_calls,
         tokens=report.tokens,
         stop_reasons=dict(report.stop_reasons),
         details=report.details,
@@ -118,3 +128,39 @@ def _added(result: Sequence[NodeWithScore], hit_ids: set[str]) -> Iterator[str]:
             yield from (piece.node_id for piece in provenance.pieces if piece.node_id not in hit_ids)
         else:
             yield hit.node.node_id
+
+
+def _recording_span() -> Any:
+    """Return the OpenTelemetry span of the running call; None if nobody traces it."""
+    trace, span_id = sys.modules.get("opentelemetry.trace"), active_span_id.get()
+    if trace is None or span_id is None:
+        return None
+    span = trace.get_current_span()
+    # Without an instrumentation of LlamaIndex the current span is that of the caller.
+    is_own = str(getattr(span, "name", "")).startswith(span_id.partition("-")[0])
+    return span if is_own and span.is_recording() else None
+
+
+def _span_attributes(end: ContextAugmentationEndEvent, result: Sequence[NodeWithScore]) -> dict[str, Any]:
+    """Return the figures under OpenTelemetry's names for retrieval where there is one, else under our own."""
+    figures = {
+        "augmenter": end.augmenter,
+        "hits": end.num_hits,
+        "nodes": end.num_nodes,
+        "added": len(end.added_node_ids),
+        "reads": end.reads,
+        "round_trips": end.round_trips,
+        "llm_calls": end.llm_calls,
+        "tokens": end.tokens,
+        "stop_reasons": [f"{reason}: {count}" for reason, count in sorted(end.stop_reasons.items())],
+    }
+    documents = [{"id": hit.node.node_id, "score": _finite(hit.score)} for hit in result]
+    return {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.retrieval.documents": json.dumps(documents),
+        **{f"context_augmentation.{name}": value for name, value in figures.items() if value is not None},
+    }
+
+
+def _finite(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None

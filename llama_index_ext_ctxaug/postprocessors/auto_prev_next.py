@@ -27,6 +27,7 @@ from llama_index_ext_ctxaug.directions.prompts import (
     as_template,
     as_text,
 )
+from llama_index_ext_ctxaug.engine.instrumentation import current_report
 from llama_index_ext_ctxaug.engine.verbose import show
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.events import DirectionsChosenEvent
@@ -278,6 +279,7 @@ class AutoPrevNextNodePostprocessor(ContextAugmenter, PromptMixin):
             for hit_id, decision in decisions.items():
                 direction = decision.direction.upper()
                 show(logger, "%s: %s -> %s (%s)", name, hit_id, direction, decision.reason)
+        current_report().llm_calls += len(judge.sent)
         dispatcher.event(
             DirectionsChosenEvent(
                 augmenter=name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -109,15 +110,16 @@ class BRSRPostprocessor(DocstorePostprocessor):
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         limit = yield from self._limit(query)
         hits = distinct_nodes(nodes)[: self.top_k]
-        passages = yield from apply(self._sections(), hits, query)
-        windows = yield from apply((yield from self._windows(limit, passages)), passages, query)
+        step = partial(apply, query=query, callbacks=self.callback_manager)
+        passages = yield from step(self._sections(), hits)
+        windows = yield from step((yield from self._windows(limit, passages)), passages)
         if limit is None:
-            return (yield from apply(self._rerank(self.overlap), windows, query))
+            return (yield from step(self._rerank(self.overlap), windows))
         # Windows are merged after the budget: a merged window is longer than any of them and is not cut.
         merges = self.overlap == "merge"
-        chosen = yield from apply(self._rerank("keep" if merges else self.overlap), windows, query)
+        chosen = yield from step(self._rerank("keep" if merges else self.overlap), windows)
         budget = TokenBudgetPostprocessor(token_budget=limit, priority="score", tokenizer=self.tokenizer)
-        kept = yield from apply(budget, chosen, query)
+        kept = yield from step(budget, chosen)
         return choose(kept, len(kept), "merge") if merges else kept
 
     def _sections(self) -> SectionPostprocessor:

@@ -31,6 +31,9 @@ from llama_index_ext_ctxaug.windows.sliding import sliding_windows
 logger = logging.getLogger(__name__)
 dispatcher = get_dispatcher(__name__)
 
+EVENT_NODES = 12
+"""Maximum nodes in an event of the rerank: tracing makes four attributes of each, and a span holds 128."""
+
 
 class RerankPostprocessor(FlowPostprocessor):
     """Ranks nodes with any LlamaIndex reranker and keeps the best, whatever the reranker does.
@@ -108,11 +111,16 @@ class RerankPostprocessor(FlowPostprocessor):
         reranker = self.reranker or EmbeddingRescorePostprocessor(embed_model=self.embed_model)
         reranker = _without_top_n(reranker, len(parts))
         dispatcher.event(
-            ReRankStartEvent(query=query, nodes=incoming, top_n=self.top_n, model_name=_model_name(reranker))
+            ReRankStartEvent(
+                query=query,
+                nodes=incoming[:EVENT_NODES],
+                top_n=self.top_n,
+                model_name=_model_name(reranker),
+            )
         )
         ranked: list[NodeWithScore] = []
         try:
-            answer = yield from apply(reranker, parts, query)
+            answer = yield from apply(reranker, parts, query, self.callback_manager)
             ranked = _match(answer, incoming, owners)
             problem = "none of the nodes came back"
         except Exception as error:
@@ -120,7 +128,7 @@ class RerankPostprocessor(FlowPostprocessor):
                 raise
             problem = repr(error)
         finally:
-            dispatcher.event(ReRankEndEvent(nodes=ranked or incoming))
+            dispatcher.event(ReRankEndEvent(nodes=(ranked or incoming)[:EVENT_NODES]))
         if ranked:
             return ranked
         name, kind = self.class_name(), type(reranker).__name__
