@@ -18,7 +18,7 @@ class AugmentationEvent(BaseEvent):
     """
 
     span_id: str | None = None
-    call_span_id: str | None = Field(default_factory=lambda: active_span_id.get())
+    call_span_id: str | None = Field(default_factory=active_span_id.get)  # type: ignore[arg-type]
 
 
 class ContextAugmentationStartEvent(AugmentationEvent):
