@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from llama_index.core.schema import ImageNode, NodeWithScore, TextNode
 
+from llama_index_ext_ctxaug import Chunk
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
 from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR
 from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
-from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.passage import Passage
 
 SEPARATOR = len(NODE_SEPARATOR)
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llama_index_ext_ctxaug import Chunk
 from llama_index_ext_ctxaug.budget.fit import BudgetFit, fit, mark_cuts
 from llama_index_ext_ctxaug.budget.priority import by_value, hits_first, hits_first_in_list
-from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.passage import Passage
 from llama_index_ext_ctxaug.testing import linked_document
 
 Spec = list[tuple[int, float | None]]

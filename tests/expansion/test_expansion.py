@@ -16,14 +16,14 @@ from llama_index.core.schema import (
 from llama_index_ext_ctxaug import (
     ContextAugmenter,
     Expansion,
+    Flow,
     PrevNextNodePostprocessor,
     Reach,
+    StopAfter,
+    StopReason,
     read_provenance,
 )
 from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED
-from llama_index_ext_ctxaug.expansion.walk import StopAfter
-from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.passage import StopReason
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
 TEXTS = ["a", "b", "STOP", "d", "hit", "f", "END", "h"]

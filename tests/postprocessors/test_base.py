@@ -26,11 +26,11 @@ from llama_index_ext_ctxaug import (
     ContextAugmentationStartEvent,
     ContextAugmenter,
     Expansion,
+    Flow,
     PrevNextNodePostprocessor,
     Reach,
     read_provenance,
 )
-from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
 
 

@@ -11,7 +11,8 @@ from llama_index.core import Document
 from llama_index.core.node_parser import MarkdownNodeParser, SentenceSplitter
 from llama_index.core.schema import TextNode
 
-from llama_index_ext_ctxaug.structure.headings import Heading, Sections, find_headings, heading_path
+from llama_index_ext_ctxaug import Sections
+from llama_index_ext_ctxaug.structure.headings import Heading, find_headings, heading_path
 
 BODY = "\n\nThe body of this section is one sentence long.\n"
 

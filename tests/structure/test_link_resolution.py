@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 
-from llama_index_ext_ctxaug.passages.passage import Chunk, Edge
+from llama_index_ext_ctxaug import Chunk
+from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.link_resolution import join
 
 
