@@ -39,7 +39,7 @@ from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, 
     [
         (
             lambda: VectorStoreIndex([], embed_model=MockEmbedding(embed_dim=2)),
-            "got VectorStoreIndex; .*docstore",
+            "got VectorStoreIndex; use from_index",
         ),
         (StorageContext.from_defaults, "got StorageContext; .*docstore"),
         (lambda: [Document(text="a")], r"got list; .*add_documents\(nodes\)"),
