@@ -29,12 +29,13 @@ from llama_index.retrievers.bm25 import BM25Retriever
 
 from llama_index_ext_ctxaug import ReadAroundToolSpec, Reading, cite
 
-QUESTION = "When is the else clause of a for loop not executed?"
+QUESTION = "Can the variable of a for loop be used after the loop has ended?"
 INSTRUCTIONS = (
     "Answer from the documents alone. Search first. If a passage breaks off before the answer, read on. "
     "Quote the sentence that answers."
 )
-QUOTE = re.compile(r"[^.]*\bbreak\b[^.]*without executing the[^.]*\.", re.DOTALL)
+SCRIPTED_QUERY = "for loop: the iterator is exhausted, the loop terminates"
+SCRIPTED_QUOTE = re.compile(r"Names in the target list are not deleted[^,.]*", re.DOTALL)
 
 
 def make_tools() -> ReadAroundToolSpec:
@@ -51,13 +52,13 @@ def make_tools() -> ReadAroundToolSpec:
 def scripted_model() -> LLM:
     """Play a model that searches, reads on until it has read enough, and answers with a quotation."""
 
-    def reply(messages: Sequence[ChatMessage]) -> ChatMessage:
+    def reply(messages: Sequence[ChatMessage], **_: object) -> ChatMessage:
         read = "\n".join(str(message.content) for message in messages if message.role == "tool")
         handles = re.findall(r"^\[passage (\d+) \|", read, re.MULTILINE)
         if not handles:
-            call = ToolCallBlock(tool_name="search", tool_kwargs={"query": QUESTION})
-        elif (quote := QUOTE.search(read)) or len(handles) > 8:
-            answer = f'It is skipped after a break: "{quote[0].strip()}"' if quote else "I did not find it."
+            call = ToolCallBlock(tool_name="search", tool_kwargs={"query": SCRIPTED_QUERY})
+        elif (quote := SCRIPTED_QUOTE.search(read)) or len(handles) > 8:
+            answer = f'Yes: "{quote[0]}".' if quote else "I did not find it."
             return ChatMessage(role="assistant", content=answer)
         else:
             call = ToolCallBlock(tool_name="read_after", tool_kwargs={"passage": handles[-1]})
@@ -88,9 +89,11 @@ async def main(question: str, llm: LLM) -> None:
     answer = str(await handler)
     print(f"Question: {question}\nAnswer: {answer}\n")
     for quote in re.findall(r'"([^"]+)"', answer):
-        for hit in (hit for reading in readings for hit in reading.nodes):
-            for found in cite(hit.node, quote):
-                print(f"Source: {found.document_id}, characters {found.start} to {found.end}")
+        found = (cited for reading in readings for hit in reading.nodes for cited in cite(hit.node, quote))
+        for document, start, end in dict.fromkeys(
+            (cited.document_id, cited.start, cited.end) for cited in found
+        ):
+            print(f"Source: {document}, characters {start} to {end}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,12 @@ import click
 from llama_index.core import Document
 from llama_index.core.llms import LLM
 
-from llama_index_ext_ctxaug import ConfigurationError, EmbeddingRescorePostprocessor, __version__
+from llama_index_ext_ctxaug import (
+    ConfigurationError,
+    EmbeddingRescorePostprocessor,
+    ReadAroundToolSpec,
+    __version__,
+)
 from llama_index_ext_ctxaug.evaluation.answer_metrics import SHORT_ANSWER_PROMPT
 from llama_index_ext_ctxaug.evaluation.cached_llm import CachedLLM
 from llama_index_ext_ctxaug.evaluation.compare import compare
@@ -320,3 +325,50 @@ def questions_command(
         for reason, dropped in drafts.dropped.items():
             click.echo(f"dropped {dropped}: {for_terminal(reason)}", err=True)
         click.echo(f"{len(drafts.kept)} questions: {out}\nCheck them before use: {sheet}")
+
+
+@ctxaug.command("mcp")
+@_corpus_options
+@_top_k
+@_model
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=32),
+    default=800,
+    show_default=True,
+    help="Maximum tokens of one answer.",
+)
+@click.option(
+    "--http", "port", type=click.IntRange(1, 65535), help="Serve over HTTP on this port instead of stdio."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the HTTP server.")
+def mcp_command(
+    *,
+    docs: Path,
+    top_k: int | None,
+    model: Path | None,
+    chunk_size: int,
+    chunk_overlap: int,
+    cache: Path | None,
+    max_tokens: int,
+    port: int | None,
+    host: str,
+) -> None:
+    """Serve a folder to agents over the Model Context Protocol: search it, then read on.
+
+    The tools only read. Anybody who reaches the address can call them: the default is this machine alone.
+    """
+    with _plain_errors():
+        module = load_extra("llama_index_ext_ctxaug.tools.mcp_server", "mcp")
+        embedding = load_model(model) if model else None
+        corpus = _build(docs, chunk_size, chunk_overlap, cache)
+        spec = ReadAroundToolSpec(
+            docstore=corpus.docstore,
+            retriever=make_retriever(corpus, top_k or _TOP_K, embedding),
+            max_tokens=max_tokens,
+        )
+        server = module.mcp_server(spec)
+    if port is None:
+        server.run("stdio")
+    else:
+        server.run("streamable-http", host=host, port=port)

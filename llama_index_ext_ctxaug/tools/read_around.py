@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.indices.base import BaseIndex
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.tools.tool_spec.base import SPEC_FUNCTION_TYPE, BaseToolSpec
 from llama_index.core.tools.utils import create_schema_from_function
+from typing_extensions import Self
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
+from llama_index_ext_ctxaug.docstores.index_docstore import docstore_of_index
 from llama_index_ext_ctxaug.errors import ConfigurationError, ContextAugmentationError
 from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
 from llama_index_ext_ctxaug.passages.span import Span
@@ -116,7 +119,7 @@ class ReadAroundToolSpec(BaseToolSpec):
         from llama_index.core.agent.workflow import FunctionAgent
         from llama_index_ext_ctxaug import ReadAroundToolSpec
 
-        tools = ReadAroundToolSpec(docstore=index.docstore, retriever=index.as_retriever()).to_tool_list()
+        tools = ReadAroundToolSpec.from_index(index).to_tool_list()
         agent = FunctionAgent(tools=tools, llm=llm)
         ```
     """
@@ -148,6 +151,20 @@ class ReadAroundToolSpec(BaseToolSpec):
         names = [*(["search"] if retriever else []), "read_before", "read_after", "read_section", "outline"]
         self._names = tuple(names)
         self.spec_functions = [(name, f"a{name}") for name in names]
+
+    @classmethod
+    def from_index(cls, index: BaseIndex[Any], **parameters: Any) -> Self:
+        """Create tools over an index: its retriever searches, its docstore or vector store is read.
+
+        Args:
+            index: the index.
+            **parameters: the parameters of this class except `docstore`; `retriever` replaces the index's.
+
+        Raises:
+            ConfigurationError: neither store of the index can be read.
+        """
+        retriever = parameters.pop("retriever", None) or index.as_retriever()
+        return cls(docstore_of_index(index), retriever, **parameters)
 
     def search(self, query: str) -> Reading:
         """Search for passages; hits that touch are one passage.

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
 from llama_index.tools.mcp import McpToolSpec
-from mcp import Client
+from mcp import Client, StdioServerParameters, stdio_client
 from test_read_around import spec_of
 
 from llama_index_ext_ctxaug import ReadAroundToolSpec
@@ -55,3 +63,55 @@ async def test_llama_index_s_client() -> None:
         assert [tool.metadata.name for tool in tools] == NAMES
         answer = await tools[0].acall(query="chunk")
     assert nodes[1].text in str(answer)
+
+
+def command(docs: Path, *options: str) -> list[str]:
+    """Return the command line of a server over a folder."""
+    start = "from llama_index_ext_ctxaug.command import main; main()"
+    return ["-c", start, "mcp", "--docs", str(docs), "--chunk-size", "30", "--chunk-overlap", "0", *options]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a document that is cut into several chunks."""
+    text = "".join(f"Sentence {n} describes the harbor and its ships.\n" for n in range(20))
+    (tmp_path / "harbor.txt").write_text(text, "utf-8")
+    return tmp_path
+
+
+async def read_harbor(target: Any) -> tuple[str, str]:
+    """Search over a connection, and read on from the first passage."""
+    async with Client(target) as client:
+        found = await client.call_tool("search", {"query": "sentence 7 ships"})
+        after = await client.call_tool("read_after", {"passage": "1", "chunks": 1})
+    return found.content[0].text, after.content[0].text
+
+
+async def test_the_command_serves_a_folder_over_stdio(folder: Path) -> None:
+    """A client that starts the command searches the folder and reads on; nothing else is on stdout."""
+    server = StdioServerParameters(command=sys.executable, args=command(folder))
+    found, after = await read_harbor(stdio_client(server))
+    assert "harbor.txt" in found
+    assert "describes the harbor" in after
+
+
+async def test_the_command_serves_over_http(folder: Path) -> None:
+    """With --http the same tools are on a port of this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command(folder, "--http", str(port)), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        for _ in range(300):
+            await asyncio.sleep(0.1)
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                break
+        found, _ = await read_harbor(f"http://127.0.0.1:{port}/mcp")
+    finally:
+        process.terminate()
+        await process.wait()
+    assert "harbor.txt" in found
