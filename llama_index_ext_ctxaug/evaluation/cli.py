@@ -184,6 +184,7 @@ def compare_command(
                 systems[name].append(
                     EmbeddingRescorePostprocessor(embed_model=embedding, top_k=settings.top_k)
                 )
+        click.echo(f"Indexing {len(corpus.nodes)} chunks", err=True)
         report = compare(
             make_retriever(corpus, pool, embedding),
             systems,
