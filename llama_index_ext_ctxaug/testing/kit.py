@@ -275,7 +275,8 @@ class ScriptedLLM(CustomLLM):
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Yield the next reply as one piece."""
-        yield self.complete(prompt, formatted, **kwargs)
+        reply = self.complete(prompt, formatted, **kwargs).text
+        yield CompletionResponse(text=reply, delta=reply)
 
     def _reply(self, prompt: str) -> str:
         self._prompts.append(prompt)
