@@ -42,8 +42,8 @@ from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPo
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 from llama_index_ext_ctxaug.postprocessors.whole_documents import WholeDocumentsPostprocessor
 from llama_index_ext_ctxaug.retrievers.auto_merging import AutoMergingRetriever
-from llama_index_ext_ctxaug.structure.document_order import LinkProblem
 from llama_index_ext_ctxaug.structure.headings import Sections
+from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
 from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec, ReadingError
 from llama_index_ext_ctxaug.tools.reading import Reading
 

@@ -24,12 +24,14 @@ class ReadRequest(NamedTuple):
         copies: ids of hits whose stored copy is needed, since the hit itself lacks a link.
         documents: ids of source documents whose list of node ids is needed.
         all_documents: whether the list of all documents is needed; this read grows with the store.
+        all_roots: whether all nodes without a source document are needed; this reads the whole store.
     """
 
     nodes: Sequence[str] = ()
     copies: Sequence[str] = ()
     documents: Sequence[str] = ()
     all_documents: bool = False
+    all_roots: bool = False
 
 
 Search = Generator[ReadRequest, None, T]
@@ -43,7 +45,8 @@ class DocumentOrder(NamedTuple):
     places: Mapping[str, int]
 
 
-def _order(info: RefDocInfo) -> DocumentOrder:
+def document_order(info: RefDocInfo) -> DocumentOrder:
+    """Return the order of a document as its store lists it."""
     ids = tuple(info.node_ids)
     return DocumentOrder(ids, dict(zip(ids, range(len(ids)), strict=True)))
 
@@ -55,6 +58,7 @@ class _Batch:
     nodes: dict[str, None] = field(default_factory=dict)
     documents: dict[str, None] = field(default_factory=dict)
     all_documents: bool = False
+    all_roots: bool = False
 
 
 @dataclass
@@ -69,6 +73,7 @@ class BatchReader:
         stored: nodes read from the store, by id; None where the store has no such node.
         documents: node lists read, by source document id; None where the store has no such list.
         all_documents: all documents of the store, once read.
+        all_roots: all nodes without a source document, as documents of one node, once read.
         round_trips: number of batched reads so far.
         reads: number of keys read so far (nodes and document lists).
         error: the error that the store raised, if any.
@@ -81,6 +86,7 @@ class BatchReader:
     stored: dict[str, BaseNode | None] = field(default_factory=dict)
     documents: dict[str, DocumentOrder | None] = field(default_factory=dict)
     all_documents: Mapping[str, RefDocInfo] | None = None
+    all_roots: Mapping[str, RefDocInfo] | None = None
     round_trips: int = 0
     reads: int = 0
     error: Exception | None = None
@@ -153,16 +159,24 @@ class BatchReader:
                 lacking = True
         if request.all_documents and self.all_documents is None:
             batch.all_documents = lacking = True
+        if request.all_roots and self.all_roots is None:
+            batch.all_roots = lacking = True
         return lacking
 
     def _read(self, batch: _Batch) -> Flow[None]:
         nodes, documents = list(batch.nodes), list(batch.documents)
-        if not (nodes or documents or batch.all_documents):
+        if not (nodes or documents or batch.all_documents or batch.all_roots):
             return
         self.round_trips += 1
-        self.reads += len(nodes) + len(documents) + batch.all_documents
+        self.reads += len(nodes) + len(documents) + batch.all_documents + batch.all_roots
         step = ReadStep(
-            self.docstore, nodes, documents, batch.all_documents, self.max_concurrency, self.timeout
+            self.docstore,
+            nodes,
+            documents,
+            batch.all_documents,
+            batch.all_roots,
+            self.max_concurrency,
+            self.timeout,
         )
         try:
             answer = yield from ask(step)
@@ -173,6 +187,14 @@ class BatchReader:
             self.stored[id_] = answer.nodes.get(id_)
         for id_ in documents:
             info = answer.documents.get(id_)
-            self.documents[id_] = _order(info) if info else None
+            self.documents[id_] = document_order(info) if info else None
         if batch.all_documents:
             self.all_documents = answer.all_documents
+        if batch.all_roots:
+            self._add_roots(answer.all_nodes or {})
+
+    def _add_roots(self, nodes: Mapping[str, BaseNode]) -> None:
+        roots = {id_: node for id_, node in nodes.items() if node.source_node is None}
+        for id_, node in roots.items():
+            self.stored.setdefault(id_, node)
+        self.all_roots = {id_: RefDocInfo([id_], node.metadata) for id_, node in roots.items()}

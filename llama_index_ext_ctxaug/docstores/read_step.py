@@ -18,7 +18,7 @@ from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInf
 from llama_index_ext_ctxaug.docstores.bulk.registry import bulk_read_of
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread, log_once
-from llama_index_ext_ctxaug.docstores.strategies import InBulk, ManyAtOnce, OneByOne, Records
+from llama_index_ext_ctxaug.docstores.strategies import AllNodes, InBulk, ManyAtOnce, OneByOne, Records
 from llama_index_ext_ctxaug.docstores.threads import wait_in_thread
 from llama_index_ext_ctxaug.flow import Flow, Step, arun, ask, run
 
@@ -37,6 +37,7 @@ class ReadStep:
         node_ids: distinct node ids.
         document_ids: distinct source document ids.
         all_documents: whether to read the lists of all documents too.
+        all_nodes: whether to read all nodes too.
         max_concurrency: maximum single reads at a time, for a slow store without a multi-key read.
         timeout: maximum seconds for the read; None for no limit.
     """
@@ -45,6 +46,7 @@ class ReadStep:
     node_ids: list[str]
     document_ids: list[str]
     all_documents: bool = False
+    all_nodes: bool = False
     max_concurrency: int = 8
     timeout: float | None = None
 
@@ -93,6 +95,9 @@ class ReadStep:
             everything = Call(self.docstore.get_all_ref_doc_info, self.docstore.aget_all_ref_doc_info)
             found = yield from self._if_implemented("its documents are unknown", everything, sync_only)
             records = records._replace(all_documents=found or {})
+        if self.all_nodes:
+            every = yield from self._if_implemented("its nodes are unknown", AllNodes(self.docstore), True)
+            records = records._replace(all_nodes=every or {})
         return records
 
     def _nodes(self) -> Flow[Mapping[str, BaseNode]]:

@@ -31,11 +31,12 @@ _UNREADABLE = (JSONDecodeError, UnicodeDecodeError, ValidationError, KeyError)
 
 
 class Records(NamedTuple):
-    """The records that a read found, by id; `all_documents` is None where it was not read."""
+    """The records that a read found, by id; `all_documents` and `all_nodes` are None where not read."""
 
     nodes: Mapping[str, BaseNode]
     documents: Mapping[str, RefDocInfo]
     all_documents: Mapping[str, RefDocInfo] | None = None
+    all_nodes: Mapping[str, BaseNode] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,25 @@ class InBulk:
             {node.node_id: node for node in decoded if node is not None},
             {id_: info for id_, info in lists if info is not None},
         )
+
+
+@dataclass(frozen=True)
+class AllNodes:
+    """Read all nodes of a store; LlamaIndex has no async method for it."""
+
+    docstore: BaseDocumentStore
+
+    def run(self) -> Mapping[str, BaseNode]:
+        """Read in the calling thread."""
+        return self.docstore.docs
+
+    async def arun(self) -> Mapping[str, BaseNode]:
+        """Raise, so that the read runs in a thread.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("no docstore reads all nodes with an async method")
 
 
 @dataclass(frozen=True)

@@ -47,15 +47,15 @@ def runs_of(
 def _by_document(passages: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
     """Return the passages of each document in reading order; documents by rank."""
     groups: dict[Any, list[Passage]] = {}
-    for number, passage in enumerate(passages):
+    for passage in passages:
         document = texts.expansion.links.document(passage.chunks[0].node)
-        groups.setdefault(number if document is None else document, []).append(passage)
+        groups.setdefault(document, []).append(passage)
     return [_in_order(group, texts) for group in groups.values()]
 
 
 def _in_order(group: Sequence[Passage], texts: ChunkTexts) -> list[Passage]:
     """Return the passages of one document in reading order, page by page; by rank where it is unknown."""
-    links, pages = texts.expansion.links, texts.expansion.links.pages
+    links = texts.expansion.links
     sources: dict[str | None, list[Passage]] = {}
     for passage in group:
         sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
@@ -64,6 +64,5 @@ def _in_order(group: Sequence[Passage], texts: ChunkTexts) -> list[Passage]:
         if len({kind for kind, _ in places.values()}) == 1:
             same_source.sort(key=lambda passage: places[id(passage)])
     in_order = list(sources.values())
-    if pages is not None:
-        in_order.sort(key=lambda same_source: pages.page(same_source[0].chunks[0].node))
-    return [passage for same_source in in_order for passage in same_source]
+    pages = links.page_places([same_source[0].chunks[0].node for same_source in in_order])
+    return [passage for place in pages for passage in in_order[place]]

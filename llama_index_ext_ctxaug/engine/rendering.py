@@ -68,8 +68,8 @@ class Renderer:
     def _around(self, chunks: Sequence[Chunk]) -> Surroundings:
         links = self.texts.expansion.links
         inside = {chunk.node.id_ for chunk in chunks}
-        before = links.beside_in_hand(chunks[0].node, "previous")
-        after = links.beside_in_hand(chunks[-1].node, "next")
+        before = links.beside_loaded(chunks[0].node, "previous")
+        after = links.beside_loaded(chunks[-1].node, "next")
         return Surroundings(
             source_id=links.source(chunks[0].node),
             previous_id=None if before in inside else before,

@@ -22,8 +22,9 @@ from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Edge, Passage, StopReason
 from llama_index_ext_ctxaug.passages.provenance import is_augmented
 from llama_index_ext_ctxaug.passages.scores import best_first
-from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency
 from llama_index_ext_ctxaug.structure.link_resolution import join
+from llama_index_ext_ctxaug.structure.order_keys import Direction
 
 UNBOUNDED = 1_000_000
 """More chunks than any document has, for a reach that only a stop condition ends."""
@@ -206,13 +207,15 @@ class Expansion:
             if own.next in known and known[own.next].document == own.document:
                 stated.append((id_, own.next))
         yield from stated
-        followed = {before for before, _ in stated}
+        followed, preceded = {edge[0] for edge in stated}, {edge[1] for edge in stated}
         for edge in self._repaired.difference(stated):
             if edge[0] in chunks and edge[1] in chunks:
                 yield edge
                 followed.add(edge[0])
+                preceded.add(edge[1])
         for id_, own in known.items():
-            if id_ not in followed and own.next is None:
-                beside = links.beside_in_hand(chunks[id_].node, "next")
-                if beside in known and known[beside].document == own.document:
-                    yield (id_, beside)
+            if id_ in followed or own.next is not None:
+                continue
+            beside = links.beside_loaded(chunks[id_].node, "next")
+            if beside in known and beside not in preceded and known[beside].document == own.document:
+                yield (id_, beside)

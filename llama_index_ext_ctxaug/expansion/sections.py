@@ -9,10 +9,10 @@ from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_ext_ctxaug.expansion.walk import StopAfter, Walk
 from llama_index_ext_ctxaug.passages.passage import StopReason
-from llama_index_ext_ctxaug.structure.adjacency import Direction
 from llama_index_ext_ctxaug.structure.block_boundaries import block_runs_on
 from llama_index_ext_ctxaug.structure.heading_lines import Heading
 from llama_index_ext_ctxaug.structure.headings import Sections
+from llama_index_ext_ctxaug.structure.order_keys import Direction
 
 Ends = Callable[[int], bool]
 """Returns True for a level whose headings end the section."""

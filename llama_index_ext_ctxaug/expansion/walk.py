@@ -10,7 +10,8 @@ from llama_index.core.schema import BaseNode
 
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest, Search
 from llama_index_ext_ctxaug.passages.passage import Edge, StopReason
-from llama_index_ext_ctxaug.structure.adjacency import Adjacency, Direction
+from llama_index_ext_ctxaug.structure.adjacency import Adjacency
+from llama_index_ext_ctxaug.structure.order_keys import Direction
 
 PREFETCH_HOPS = 3
 """Hops from which a document's list of nodes saves round trips: it costs one and replaces all but one."""
@@ -80,7 +81,7 @@ def walk(
     while len(result.node_ids) < count:
         id_, repaired = own.next if towards_end else own.previous, False
         if id_ is None:
-            id_, repaired = yield from links.beside(current, direction)
+            id_, repaired = yield from links.beside(current, direction, count - len(result.node_ids))
         if id_ is None:
             result.stopped = "document_end"
             return result
@@ -101,7 +102,7 @@ def walk(
             if not (yield from _are_of_one_document(links, hit, node)):
                 result.stopped = "other_document"
                 return result
-            own, document = links.relations(node), links.document(hit)
+            own, document = links.relations(node), links.relations(hit).document
         verdict = None if stop is None else stop(node)
         if verdict is not None and not isinstance(verdict, StopAfter):
             result.stopped = verdict
@@ -120,9 +121,9 @@ def walk(
 def _are_of_one_document(links: Adjacency, *nodes: BaseNode) -> Search[bool]:
     """Compare documents, with the stored copies of hits that have lost theirs."""
     for node in nodes:
-        if links.document(node) is None:
+        if links.relations(node).document is None:
             yield from links.with_copy(node)
-    return len({links.document(node) for node in nodes}) == 1
+    return len({links.relations(node).document for node in nodes}) == 1
 
 
 def read_ahead(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> Search[None]:
@@ -150,10 +151,7 @@ def read_ahead(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> Se
         copies=(hit.node_id,) if lost else (),
         documents=(own.source,),
     )
-    order = links.reader.documents.get(own.source)
-    place = order.places.get(hit.node_id) if order else None
-    if order is not None and place is not None:
-        yield ReadRequest(nodes=order.ids[max(0, place - previous) : place + next_ + 1])
+    yield ReadRequest(nodes=links.listed(hit, previous, next_))
 
 
 def _beside(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> list[str]:
@@ -170,11 +168,6 @@ def _beside(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> list[
 
 def _listed(links: Adjacency, node: BaseNode, direction: Direction, count: int) -> Sequence[str]:
     """Return ids beside a node in the document's list, if that is loaded and saves round trips."""
-    source = links.relations(node).source
-    order = links.reader.documents.get(source) if source is not None and links.repair else None
-    place = order.places.get(node.node_id) if order else None
-    if order is None or place is None or count < PREFETCH_HOPS:
+    if not links.repair or count < PREFETCH_HOPS:
         return ()
-    if direction == "next":
-        return order.ids[place + 1 : place + 1 + count]
-    return order.ids[max(0, place - count) : place]
+    return links.listed(node, *((count, 0) if direction == "previous" else (0, count)))

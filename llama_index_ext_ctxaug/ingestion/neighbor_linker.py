@@ -10,16 +10,19 @@ from typing import Any, NamedTuple
 from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TransformComponent
 
-from llama_index_ext_ctxaug.structure.document_order import LinkProblem, OrderKeys, ReadingOrder
+from llama_index_ext_ctxaug.structure.document_order import ReadingOrder
+from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
+from llama_index_ext_ctxaug.structure.order_keys import NUMBER_KEYS, OrderKeys, document_keys
 from llama_index_ext_ctxaug.structure.relationships import related_ids
-
-logger = logging.getLogger(__name__)
 
 _CUT = (
     "; the nodes begin or end inside a document: pass whole documents in one call, "
     "in distributed runs with WholeDocuments([parser, linker, ...])"
 )
+_SAME_FILE = "; documents of one file repeat a page label and are kept apart: name more keys in document_key"
+
+logger = logging.getLogger(__name__)
 
 
 class LinkReport(NamedTuple):
@@ -71,9 +74,10 @@ class NeighborLinker(TransformComponent):
 
     model_config = ConfigDict(extra="forbid")
 
-    document_key: str | None = Field(
+    document_key: str | tuple[str, ...] | None = Field(
         default=None,
-        description="Metadata key, such as file_path, whose equal values make several documents one.",
+        description="Metadata key, or several, whose equal values make documents one: file_path, or "
+        '("tenant", "file_name").',
     )
     page_key: str = Field(
         default="page_label", description="Metadata key that orders the documents of one file."
@@ -81,7 +85,7 @@ class NeighborLinker(TransformComponent):
     previous_id_key: str = Field(default="prev_id", description="Metadata key of the id of the node before.")
     next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
     number_keys: list[str] = Field(
-        default=["chunk_id", "split_id", "page_label"],
+        default=list(NUMBER_KEYS),
         description="Metadata keys of chunk numbers; the first that numbers all chunks of a source is used.",
     )
     across_parents: bool = Field(
@@ -148,10 +152,15 @@ class NeighborLinker(TransformComponent):
         by_id: dict[str, BaseNode] = {}
         for node in nodes:
             by_id.setdefault(node.node_id, node)
-        keys = OrderKeys(self.document_key, self.page_key, self.number_keys, self.across_parents)
-        links = NeighborLinks(ReadingOrder(by_id, keys), self.complete_documents)
-        links.build((self.previous_id_key, self.next_id_key))
-        return links
+        keys = OrderKeys(
+            document=document_keys(self.document_key),
+            page=self.page_key,
+            previous_id=self.previous_id_key,
+            next_id=self.next_id_key,
+            numbers=tuple(self.number_keys),
+            across_parents=self.across_parents,
+        )
+        return NeighborLinks(ReadingOrder(by_id, keys), self.complete_documents)
 
 
 def _is_linked(node: BaseNode, relationship: NodeRelationship, wanted: str | None) -> bool:
@@ -189,10 +198,11 @@ def warn_of_problems(name: str, problems: Mapping[LinkProblem, None]) -> None:
     counts = Counter(problem.kind for problem in problems)
     first = next(iter(problems))
     logger.warning(
-        "%s: %d problems with links (%s); the first is %r%s",
+        "%s: %d problems with links (%s); the first is %r%s%s",
         name,
         len(problems),
         ", ".join(f"{kind}: {count}" for kind, count in counts.items()),
         tuple(first),
         _CUT if counts["not_at_hand"] else "",
+        _SAME_FILE if counts["repeated_page"] else "",
     )

@@ -76,6 +76,8 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
                 yield from choosing
             yield from self._report_missing(expansion)
             passages = self._passages(expansion)
+            for warning in expansion.links.warnings():
+                logger.warning("%s: %s", self.class_name(), warning)
             yield from expansion.reader.fetch([ReadRequest(nodes=writer.texts_to_read(passages))])
         except Exception as error:
             if error is not expansion.reader.error or self.on_store_error == "raise":

@@ -17,9 +17,9 @@ from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.selection.relevance import pool_scores, query_terms, spread, term_shares
-from llama_index_ext_ctxaug.structure.adjacency import Direction
 from llama_index_ext_ctxaug.structure.heading_lines import TextHeadingKind
 from llama_index_ext_ctxaug.structure.headings import Sections
+from llama_index_ext_ctxaug.structure.order_keys import Direction
 
 
 class RelevantSegmentsPostprocessor(ContextAugmenter):

@@ -17,9 +17,9 @@ from llama_index_ext_ctxaug.expansion.sections import Ends, SectionSide, any_lev
 from llama_index_ext_ctxaug.expansion.walk import Walk
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.structure.adjacency import Direction
 from llama_index_ext_ctxaug.structure.heading_lines import TEXT_HEADING_KINDS, TextHeadingKind
 from llama_index_ext_ctxaug.structure.headings import SECTION_KEYS, TAG_KEYS, HeadingFinder, Sections
+from llama_index_ext_ctxaug.structure.order_keys import Direction
 
 logger = logging.getLogger(__name__)
 

@@ -1,43 +1,43 @@
-"""Which node comes before, after or above another: a ladder of link sources, the first that answers.
+"""The node before, after or above another: a ladder of sources, of which the first that answers counts.
 
 1. the node's own relationship;
-2. the relationship of the store's copy of that node (a vector store may have dropped it);
-3. the parent's list of children;
-4. the document's list of nodes in the store, a hint that the nodes' own links must confirm;
-5. ids in metadata (`prev_id`/`next_id`, AutoRAG's convention);
-6. with `document_key`: the neighboring page of the same file.
+2. the relationship of the store's copy of the node, since a vector store may have dropped it;
+3. the parent's list of children, and at its edge the children of the next parent;
+4. ids in metadata;
+5. the document's list of nodes in the store, where links, numbers or offsets confirm it; as a guess
+   where nodes carry nothing that could confirm or contradict it;
+6. with document keys, the neighboring page of the file.
 
-Every search is a `Search`: it yields what it wants in hand and reads nothing itself, so that the
-searches of all hits advance together and share each read.
+Each search is a `Search`: it yields what it needs loaded and reads nothing itself, so that the searches
+of all hits advance together and share each read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from llama_index.core.schema import BaseNode, NodeRelationship, TextNode
+from llama_index.core.schema import BaseNode, NodeRelationship
 
 from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest, Search
-from llama_index_ext_ctxaug.structure.pages import PageOrder
+from llama_index_ext_ctxaug.passages.passage import Edge
+from llama_index_ext_ctxaug.structure.file_pages import FilePages
+from llama_index_ext_ctxaug.structure.order_keys import Direction, File, OrderKeys
+from llama_index_ext_ctxaug.structure.pages import order_pages
 from llama_index_ext_ctxaug.structure.relationships import Relations, related_ids, relations
-
-Direction = Literal["previous", "next"]
-
-MAX_DOCUMENT_SCAN = 1000
-"""Most chunks of one document that are read to find a link that the document's list has out of order."""
+from llama_index_ext_ctxaug.structure.stored_order import StoredOrders
 
 _OPPOSITE: Mapping[Direction, Direction] = {"previous": "next", "next": "previous"}
 _STEP: Mapping[Direction, int] = {"previous": -1, "next": 1}
 
 
 class Follower(NamedTuple):
-    """What a search for the node beside another found.
+    """The result of a search for the node beside another.
 
     Attributes:
-        node_id: id of the node beside it; None where the document ends.
-        repaired: whether another source than the node's own relationship gave the answer.
+        node_id: id of the node beside it, which need not be loaded; None if the document ends.
+        repaired: True if another source than the node's own relationship gave the answer.
     """
 
     node_id: str | None
@@ -46,29 +46,29 @@ class Follower(NamedTuple):
 
 @dataclass
 class Adjacency:
-    """The ladder, over the nodes that one call has in hand.
+    """The ladder, over the nodes loaded during one call.
 
     Attributes:
-        reader: nodes in hand.
-        repair: whether to go on to rungs 2 to 6 where a node has no link of its own.
-        previous_key: metadata key of the id before, rung 5.
-        next_key: metadata key of the id after, rung 5.
-        pages: order of the pages of a file, rung 6; None where each document stands alone.
+        reader: the loaded nodes.
+        keys: metadata keys that give the document of a node and its place there.
+        repair: whether to go on from rung 1 where a node has no link of its own.
+        guesses: the answers that only an order of insertion gave.
     """
 
     reader: BatchReader
+    keys: OrderKeys = field(default_factory=OrderKeys)
     repair: bool = True
-    previous_key: str = "prev_id"
-    next_key: str = "next_id"
-    pages: PageOrder | None = None
+    guesses: dict[Edge, None] = field(default_factory=dict)
     _relations: dict[str, Relations] = field(default_factory=dict)
-    _scanned: dict[tuple[str, Direction], dict[str, str]] = field(default_factory=dict)
+    _orders: StoredOrders = field(init=False)
+    _pages: FilePages = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._orders = StoredOrders(self.reader, self.keys)
+        self._pages = FilePages(self.reader, self.keys, self._orders)
 
     def relations(self, node: BaseNode) -> Relations:
-        """Rungs 1 and 2: what the node's own relationships name, else those of the store's copy of it.
-
-        With `document_key` its document is the file, where pages count as one.
-        """
+        """Return the ids that a node's own relationships name, completed from the store's copy of it."""
         node_id = node.id_
         known = self._relations.get(node_id)
         if known is not None:
@@ -77,13 +77,13 @@ class Adjacency:
         copy = self.reader.stored.get(node_id)
         if copy is not None and copy is not node:
             own = own.filled_from(relations(copy))
-        if self.pages and (file := self.pages.file(node)) is not None:
+        if self.keys.document and (file := self.keys.file(node.metadata)) is not None:
             own = own._replace(document=file)
         self._relations[node_id] = own
         return own
 
     def with_copy(self, node: BaseNode, also: ReadRequest = ReadRequest()) -> Search[Relations]:  # noqa: B008
-        """Bring the store's copy of a node into hand, with what else is wanted; its relations after that."""
+        """Load the store's copy of a node, with what else is requested; return its relations then."""
         yield also._replace(copies=(node.id_,))
         return self.reread(node)
 
@@ -93,190 +93,179 @@ class Adjacency:
         return self.relations(node)
 
     def source(self, node: BaseNode) -> str | None:
-        """The id of the source document, from the store's copy where the node has lost it."""
+        """Return the id of the source document."""
         return self.relations(node).source
 
-    def document(self, node: BaseNode) -> str | None:
-        """What tells documents apart: the source document, or the file where pages count as one."""
-        return self.relations(node).document
+    def document(self, node: BaseNode) -> str | File:
+        """Return what identifies the document: the file, the source, or the node itself if unknown."""
+        return self.relations(node).document or node.node_id
 
     def link(self, node: BaseNode, direction: Direction) -> str | None:
-        """The id that PREVIOUS or NEXT names, from the store's copy where the node has lost it."""
+        """Return the id that PREVIOUS or NEXT names."""
         own = self.relations(node)
         return own.next if direction == "next" else own.previous
 
     def parent(self, node: BaseNode) -> str | None:
-        """The id of the parent, from the store's copy where the node has lost it."""
+        """Return the id of the parent."""
         return self.relations(node).parent
 
-    def beside(self, node: BaseNode, direction: Direction) -> Search[Follower]:
-        """Search for the node beside this one.
+    def beside(
+        self, node: BaseNode, direction: Direction, ahead: int = 1, below: frozenset[str] = frozenset()
+    ) -> Search[Follower]:
+        """Search for the node beside a loaded one.
 
         Args:
-            node: a node in hand.
+            node: the node.
             direction: towards the start ("previous") or the end ("next") of the document.
-
-        Returns:
-            The id that was found; the node itself has not been read yet.
+            ahead: maximum pages to load at once where the page of the node ends.
+            below: ids of nodes on the way up to this one.
         """
         id_ = self.link(node, direction)
-        if id_ is not None:
+        if id_ is not None or not self.repair:
             return Follower(id_)
-        if not self.repair:
-            return Follower(None)
         yield from self.with_copy(node, self.needed(node, direction))
         id_ = self.link(node, direction)
-        if id_ is None:
-            id_ = yield from self._among_siblings(node, direction)
-        if id_ is None:
-            id_ = yield from self._in_document_order(node, direction)
-        if id_ is None:
-            id_ = self._named_in_metadata(node, direction)
-        if id_ is None and self.pages:
-            id_ = yield from self.pages.across(node, _STEP[direction], self.source(node))
+        if id_ is None and node.node_id in self._siblings(node):
+            id_ = yield from self._in_family(node, direction, ahead, below)
+        elif id_ is None:
+            id_ = self._named(node, direction)
+            id_ = id_ or (yield from self._in_document(node, direction))
+            id_ = id_ or (yield from self._on_next_page(node, direction, ahead))
         return Follower(id_, repaired=True)
 
-    def needed(self, node: BaseNode, direction: Direction) -> ReadRequest:
-        """All that the rungs ask for: reading on suspicion costs a key, reading in turn a round trip."""
-        ids = (
-            self.parent(node),
-            self.link(node, _OPPOSITE[direction]),
-            self._named_in_metadata(node, direction),
+    def beside_loaded(self, node: BaseNode, direction: Direction) -> str | None:
+        """Return the node beside another as far as loaded nodes give it."""
+        return (
+            self.link(node, direction)
+            or self._sibling(node, direction)
+            or self._named(node, direction)
+            or self._resolved(node, direction)
         )
+
+    def needed(self, node: BaseNode, direction: Direction) -> ReadRequest:
+        """Return what rungs 2 to 5 ask for at first: a key too many costs less than a round trip."""
+        ids = (self.parent(node), self.link(node, _OPPOSITE[direction]), self._named(node, direction))
         source = self.source(node)
         return ReadRequest(
             nodes=[id_ for id_ in ids if id_ is not None],
             documents=() if source is None or self.reader.lists_are_costly else (source,),
         )
 
-    def beside_in_hand(self, node: BaseNode, direction: Direction) -> str | None:
-        """The node beside this one as far as it can be told without reading."""
-        search = self.beside(node, direction)
-        try:
-            while True:
-                next(search)
-        except StopIteration as stop:
-            follower: Follower = stop.value
-            return follower.node_id
+    def listed(self, node: BaseNode, previous: int, next_: int) -> Sequence[str]:
+        """Return ids around a node in the document's list, if that is loaded."""
+        order = self.reader.documents.get(self.source(node) or "")
+        place = order.places.get(node.node_id) if order else None
+        if order is None or place is None:
+            return ()
+        return order.ids[max(0, place - previous) : place + next_ + 1]
 
-    def _among_siblings(self, node: BaseNode, direction: Direction) -> Search[str | None]:
+    def page_places(self, nodes: Sequence[BaseNode]) -> list[int]:
+        """Order nodes of different pages of one document, given by rank; return their indexes."""
+        if not self.keys.document:
+            return list(range(len(nodes)))
+        return order_pages([node.metadata.get(self.keys.page) for node in nodes]).places
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a user should know of the answers: guesses, and files that are kept apart."""
+        if self.guesses:
+            (before, after), *_ = self.guesses
+            yield (
+                f"{len(self.guesses)} neighbors are a guess by order of insertion, since their nodes have "
+                f"no links, numbers or offsets (the first: {after!r} after {before!r}); link the nodes with "
+                "NeighborLinker before they are stored"
+            )
+        for file, (first, second) in self._pages.same_label.items():
+            yield (
+                f"documents {first!r} and {second!r} of the file {file!r} have the same {self.keys.page}, so "
+                "its pages are kept apart; name more metadata keys in document_key, such as a tenant's"
+            )
+
+    def _siblings(self, node: BaseNode) -> Sequence[str]:
+        """Return the children of a node's parent, if that is loaded."""
         parent_id = self.parent(node)
-        if parent_id is None:
-            return None
-        yield ReadRequest(nodes=(parent_id,))
-        parent = self.reader.node(parent_id)
-        if parent is None:
-            return None
-        siblings = related_ids(parent, NodeRelationship.CHILD)
-        return _at(siblings, node.node_id, _STEP[direction])
+        parent = self.reader.node(parent_id) if parent_id is not None else None
+        return related_ids(parent, NodeRelationship.CHILD) if parent is not None else ()
 
-    def _in_document_order(self, node: BaseNode, direction: Direction) -> Search[str | None]:
-        """The document's list of nodes, where links confirm it; else the node whose link names this one."""
+    def _sibling(self, node: BaseNode, direction: Direction) -> str | None:
+        siblings = self._siblings(node)
+        if node.node_id not in siblings:
+            return None
+        place = siblings.index(node.node_id) + _STEP[direction]
+        return siblings[place] if 0 <= place < len(siblings) else None
+
+    def _in_family(
+        self, node: BaseNode, direction: Direction, ahead: int, below: frozenset[str]
+    ) -> Search[str | None]:
+        """Search for the sibling in the parent's list, or at its edge for a child of the next parent."""
+        id_ = self._sibling(node, direction)
+        if id_ is None and self.keys.across_parents:
+            id_ = yield from self._in_next_family(node, direction, ahead, below)
+            id_ = id_ or self._named(node, direction) or self._resolved(node, direction)
+        return id_
+
+    def _in_next_family(
+        self, node: BaseNode, direction: Direction, ahead: int, below: frozenset[str]
+    ) -> Search[str | None]:
+        parent = self.reader.node(self.parent(node) or "")
+        if parent is None or parent.node_id in below:
+            return None
+        # The list often has what the next steps need, so that all of them take one read.
+        near = (*self.listed(node, 1, 1), *self.listed(parent, 1, 1))
+        yield ReadRequest(nodes=(*near, *self.needed(parent, direction).nodes))
+        next_id, _ = yield from self.beside(parent, direction, ahead, below | {node.node_id})
+        if next_id is None:
+            return None
+        yield ReadRequest(nodes=(next_id,))
+        next_parent = self.reader.node(next_id)
+        children = related_ids(next_parent, NodeRelationship.CHILD) if next_parent is not None else ()
+        return (children[0] if direction == "next" else children[-1]) if children else None
+
+    def _named(self, node: BaseNode, direction: Direction) -> str | None:
+        named = self.keys.named(node, direction)
+        copy = self.reader.copy(node.node_id) if named is None else None
+        return named if copy is None else self.keys.named(copy, direction)
+
+    def _in_document(self, node: BaseNode, direction: Direction) -> Search[str | None]:
+        """Search in the document's list, first for a neighbor there whose link names the node."""
         source = self.source(node)
         if source is None or self._ends_here(node, direction):
             return None
         yield ReadRequest(documents=(source,))
-        order = self.reader.documents.get(source)
-        if order is None or len(order.ids) < 2:
+        candidates = self.listed(node, *((1, 0) if direction == "previous" else (0, 1)))
+        yield ReadRequest(nodes=candidates)
+        for id_ in candidates:
+            candidate = self.reader.node(id_)
+            if candidate is not None and self.link(candidate, _OPPOSITE[direction]) == node.node_id:
+                return id_ if self.source(candidate) == source else None
+        yield from self._orders.load(source, node.node_id)
+        return self._resolved(node, direction)
+
+    def _resolved(self, node: BaseNode, direction: Direction) -> str | None:
+        links = self._orders.resolved(self.source(node))
+        if links is None:
             return None
-        place = order.places.get(node.node_id)
-        if place is not None:
-            beside = place + _STEP[direction]
-            if 0 <= beside < len(order.ids):
-                yield ReadRequest(nodes=(order.ids[beside],))
-                candidate = self.reader.node(order.ids[beside])
-                if candidate is not None and self._confirms(node, candidate, direction):
-                    return candidate.node_id
-            elif self._unlinked(node) and not _has_offsets(node):
-                inward = order.ids[place - _STEP[direction]]
-                yield ReadRequest(nodes=(inward,))
-                inner = self.reader.node(inward)
-                if inner is not None and inward != node.node_id and self._unlinked(inner):
-                    return None  # no node has links, so the list's end is the document's
-        start = max(0, min((place or 0) - MAX_DOCUMENT_SCAN // 2, len(order.ids) - MAX_DOCUMENT_SCAN))
-        document = ReadRequest(nodes=order.ids[start : start + MAX_DOCUMENT_SCAN])
-        yield document
-        if self.reader.lacks(document):
-            return None
-        return self._scan(source, direction).get(node.node_id)
+        beside = links.chains.followers if direction == "next" else links.chains.preceding
+        id_ = beside.get(node.node_id)
+        if id_ is not None:
+            edge = (node.node_id, id_) if direction == "next" else (id_, node.node_id)
+            self.guesses.update(dict.fromkeys(links.guesses & {edge}))
+        return id_
 
     def _ends_here(self, node: BaseNode, direction: Direction) -> bool:
-        """Whether the document is linked both ways, or parted by parents, so that no link is an end."""
+        """Return True if the document is linked both ways, so that a missing link is its end."""
         back = self.link(node, _OPPOSITE[direction])
         before = self.reader.node(back) if back else None
-        if before is not None and self.link(before, direction) == node.node_id:
-            return True
-        parent_id = self.parent(node)
-        parent = self.reader.node(parent_id) if parent_id else None
-        return parent is not None and node.node_id in related_ids(parent, NodeRelationship.CHILD)
+        return before is not None and self.link(before, direction) == node.node_id
 
-    def _unlinked(self, node: BaseNode) -> bool:
+    def _on_next_page(self, node: BaseNode, direction: Direction, ahead: int) -> Search[str | None]:
         own = self.relations(node)
-        return own.previous is None and own.next is None
-
-    def _related(self, node: BaseNode, other: BaseNode) -> bool:
-        return self.source(node) == self.source(other) and self.parent(node) == self.parent(other)
-
-    def _confirms(self, node: BaseNode, candidate: BaseNode, direction: Direction) -> bool:
-        if not self._related(node, candidate):
-            return False
-        if self.link(candidate, _OPPOSITE[direction]) == node.node_id:
-            return True
-        if not (self._unlinked(node) and self._unlinked(candidate)):
-            return False
-        first, second = (node, candidate) if direction == "next" else (candidate, node)
-        return not (_has_offsets(first) and _has_offsets(second)) or _touch(first, second)
-
-    def _scan(self, source: str, direction: Direction) -> dict[str, str]:
-        """For the nodes in hand of a document: which of them stands beside which, by links or offsets."""
-        key = (source, direction)
-        if key not in self._scanned:
-            order = self.reader.documents[source]
-            ids = order.ids if order else ()
-            nodes = [node for id_ in ids if (node := self.reader.node(id_)) is not None]
-            found: dict[str, str] = {}
-            for node in nodes:
-                named = self.link(node, _OPPOSITE[direction])
-                if named is not None and self.source(node) == source:
-                    found.setdefault(named, node.node_id)
-            loose = [node for node in nodes if self._unlinked(node) and _has_offsets(node)]
-            loose.sort(key=_start, reverse=direction == "previous")
-            last_of_parent: dict[str | None, str] = {}
-            for node in loose:
-                parent = self.parent(node)
-                if parent in last_of_parent:
-                    found.setdefault(last_of_parent[parent], node.node_id)
-                last_of_parent[parent] = node.node_id
-            self._scanned[key] = found
-        return self._scanned[key]
-
-    def _named_in_metadata(self, node: BaseNode, direction: Direction) -> str | None:
-        key = self.previous_key if direction == "previous" else self.next_key
-        value = node.metadata.get(key)
-        if value is None and (copy := self.reader.copy(node.node_id)):
-            value = copy.metadata.get(key)
-        if value is None or value == "" or str(value) == node.node_id:
+        if not isinstance(own.document, tuple) or own.parent is not None:
             return None
-        return str(value)
-
-
-def _at(ids: Sequence[str], node_id: str, step: int) -> str | None:
-    try:
-        place = ids.index(node_id) + step
-    except ValueError:
-        return None
-    return ids[place] if 0 <= place < len(ids) else None
-
-
-def _has_offsets(node: BaseNode) -> bool:
-    return isinstance(node, TextNode) and node.start_char_idx is not None and node.end_char_idx is not None
-
-
-def _start(node: BaseNode) -> int:
-    return getattr(node, "start_char_idx", None) or 0
-
-
-def _touch(first: BaseNode, second: BaseNode) -> bool:
-    """Whether the second starts inside the first or just behind it (white space may lie between)."""
-    end = getattr(first, "end_char_idx", None) or 0
-    return _start(first) < _start(second) <= end + 2
+        ends = self._ends_here(node, direction)
+        found = yield from self._pages.beside(node, own, _STEP[direction], ahead, ends)
+        if found is None:
+            return None
+        id_, is_guess = found
+        if is_guess:
+            self.guesses[(node.node_id, id_) if direction == "next" else (id_, node.node_id)] = None
+        return id_

@@ -2,93 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeRelationship
 
 from llama_index_ext_ctxaug.passages.passage import Edge
-from llama_index_ext_ctxaug.structure.pages import page_key
+from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
+from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys, whole_number
+from llama_index_ext_ctxaug.structure.pages import order_pages
 from llama_index_ext_ctxaug.structure.relationships import related_id, related_ids
 
-ProblemKind = Literal[
-    "self",
-    "other_document",
-    "contradiction",
-    "ring",
-    "doubt",
-    "not_at_hand",
-    "repeated_number",
-    "hole",
-    "against_offsets",
-]
-"""Kinds of contradictions between nodes: see `LinkProblem`."""
-
-
-class LinkProblem(NamedTuple):
-    """A contradiction in the links or numbers of a document.
-
-    Attributes:
-        kind: one of
-            "self" (a link to the node itself, removed),
-            "other_document" (a link into another document, removed),
-            "contradiction" (a link that a better founded one excludes, removed),
-            "ring" (a link back into its own chain, removed),
-            "doubt" (links that exclude each other with nothing to decide between them, kept),
-            "not_at_hand" (a link to a node that was not passed in, kept unless documents are complete; the
-            first or last child of a parent that was passed in),
-            "repeated_number" (a chunk number that occurs twice, not used),
-            "hole" (a missing chunk number or child, not linked over),
-            "against_offsets" (a link that contradicts the character offsets, kept).
-        node_id: id of the node with the problem.
-        other_id: id of the node at the other end, if there is one.
-    """
-
-    kind: ProblemKind
-    node_id: str
-    other_id: str | None = None
-
+MAX_BREAK = 2
+"""Maximum characters between two chunks that leave no room for a third."""
 
 _Family = tuple[str | None, str | None]
 """Source and parent."""
 
-
-@dataclass(frozen=True, slots=True)
-class OrderKeys:
-    """The metadata that gives the order of nodes.
-
-    Attributes:
-        document: key whose equal values make several documents one; None for off.
-        page: key that orders the documents of a file.
-        numbers: keys of chunk numbers; the first that numbers all chunks is used.
-        across_parents: True to continue from the last child of a parent to the first of the next.
-    """
-
-    document: str | None = None
-    page: str = "page_label"
-    numbers: Sequence[str] = ()
-    across_parents: bool = True
+_NEIGHBORS = frozenset({NodeRelationship.PREVIOUS, NodeRelationship.NEXT})
 
 
 @dataclass(slots=True)
 class _Siblings:
-    """Nodes under one parent or source, in order.
+    """Nodes under one parent or source.
 
     Attributes:
         above: id of the parent or source.
-        nodes: the nodes.
-        steps: for each pair of neighbors, True if the second directly follows the first.
+        nodes: the nodes in order, as far as it is known.
+        edges: the pairs that directly follow one another.
         from_start: True if the first node is the first child.
         to_end: True if the last node is the last child.
+        is_guess: True if nothing but the order of insertion gives the order.
     """
 
     above: str | None
     nodes: list[BaseNode]
-    steps: list[bool]
-    from_start: bool = True
-    to_end: bool = True
+    edges: list[Edge]
+    from_start: bool
+    to_end: bool
+    is_guess: bool = False
 
     @property
     def have_parent(self) -> bool:
@@ -100,8 +54,11 @@ class ReadingOrder:
     """Nodes by document and level of the hierarchy, in reading order.
 
     Attributes:
-        nodes: the nodes by id, in the order in which they were passed in.
+        nodes: the nodes by id, in the order of their parser or of their insertion into a store.
         keys: the metadata that gives their order.
+        trusted: True for the order of a parser. False for an order of insertion, which counts only among
+            siblings that carry nothing that could confirm or contradict it.
+        gaps: ids of nodes that a missing node may follow, in an order of insertion.
         problems: the contradictions that were found.
         positions: position of each node among all nodes, level by level.
         measured: ids of nodes whose character offsets give their place among their siblings.
@@ -109,14 +66,18 @@ class ReadingOrder:
 
     nodes: Mapping[str, BaseNode]
     keys: OrderKeys
+    trusted: bool = True
+    gaps: Collection[str] = ()
     problems: dict[LinkProblem, None] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
     _given: dict[str, int] = field(default_factory=dict)
+    _pages: dict[File, dict[str | None, int]] = field(default_factory=dict)
     _runs: list[list[_Siblings]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._given = {id_: place for place, id_ in enumerate(self.nodes)}
+        self._order_pages()
         levels = self._levels()
         for key in sorted(levels, key=lambda key: key[1]):  # parents first: their places order the children
             run = self._in_order(levels[key])
@@ -127,32 +88,59 @@ class ReadingOrder:
         for id_ in self.nodes:
             self.positions.setdefault(id_, len(self.positions))
 
-    def document(self, node: BaseNode) -> str | None:
+    def document(self, node: BaseNode) -> str | File | None:
         """Return what identifies the document of a node: its file or its source; None if unknown."""
-        if self.keys.document and (file := node.metadata.get(self.keys.document)) is not None:
-            return f"file {file}"
-        source = related_id(node, NodeRelationship.SOURCE)
-        return source or (node.node_id if isinstance(node, Document) else None)
+        file = self.keys.file(node.metadata)
+        return file if file in self._pages else self._source(node)
 
     def are_siblings(self, first: BaseNode, second: BaseNode) -> bool:
         """Return True if two nodes have the same source and the same parent."""
         return self._family(first) == self._family(second)
 
-    def edges(self, followers: Mapping[str, str]) -> Iterator[list[Edge]]:
+    def edges(
+        self, followers: Mapping[str, str], guesses: Collection[Edge]
+    ) -> Iterator[tuple[list[Edge], list[Edge]]]:
         """Yield, level by level from the top, the pairs of nodes that directly follow one another.
 
         Args:
             followers: the links taken so far; those between parents decide over their children.
+            guesses: those of them that are guesses.
+
+        Yields:
+            The pairs, and the pairs that are guesses.
         """
         for run in self._runs:
-            edges: list[Edge] = []
-            for siblings in run:
-                ids = [node.node_id for node in siblings.nodes]
-                edges += [pair for pair, step in zip(pairwise(ids), siblings.steps, strict=True) if step]
+            known = [edge for siblings in run if not siblings.is_guess for edge in siblings.edges]
+            guessed = [edge for siblings in run if siblings.is_guess for edge in siblings.edges]
             for first, second in pairwise(run):
                 if self._meet(first, second, followers):
-                    edges.append((first.nodes[-1].node_id, second.nodes[0].node_id))
-            yield edges
+                    is_guess = first.is_guess or second.is_guess or (first.above, second.above) in guesses
+                    edge = (first.nodes[-1].node_id, second.nodes[0].node_id)
+                    (guessed if is_guess else known).append(edge)
+            yield known, guessed
+
+    @property
+    def _whole(self) -> bool:
+        """True if no node of the documents is missing."""
+        return self.trusted or not self.gaps
+
+    def _order_pages(self) -> None:
+        """Order the sources of each file; those of a file that repeats a page label stay apart."""
+        labels: dict[File, dict[str | None, Any]] = {}
+        for node in self.nodes.values():
+            if (file := self.keys.file(node.metadata)) is not None:
+                labels.setdefault(file, {}).setdefault(self._source(node), node.metadata.get(self.keys.page))
+        for file, pages in labels.items():
+            order, sources = order_pages(list(pages.values())), list(pages)
+            if order.repeated:
+                first, second = (sources[place] for place in order.repeated)
+                self.problems[LinkProblem("repeated_page", str(first), str(second))] = None
+            else:
+                self._pages[file] = {sources[page]: place for place, page in enumerate(order.places)}
+
+    def _source(self, node: BaseNode) -> str | None:
+        source = related_id(node, NodeRelationship.SOURCE)
+        return source or (node.node_id if isinstance(node, Document) else None)
 
     def _above(self, node: BaseNode) -> str | None:
         """Return the id of the parent, else of the source if that is among the nodes."""
@@ -171,8 +159,8 @@ class ReadingOrder:
             above = self._above(self.nodes[above]) if above in self.nodes else None
         return level
 
-    def _levels(self) -> dict[tuple[str, int], list[BaseNode]]:
-        levels: dict[tuple[str, int], list[BaseNode]] = {}
+    def _levels(self) -> dict[tuple[str | File, int], list[BaseNode]]:
+        levels: dict[tuple[str | File, int], list[BaseNode]] = {}
         for node in self.nodes.values():
             document = self.document(node)
             if document is not None:
@@ -186,60 +174,66 @@ class ReadingOrder:
         return [self._siblings(above, group) for (_, above), group in sorted(groups.items(), key=self._place)]
 
     def _family(self, node: BaseNode) -> _Family:
-        return (related_id(node, NodeRelationship.SOURCE), self._above(node))
+        return (self._source(node), self._above(node))
 
-    def _place(self, group: tuple[_Family, list[BaseNode]]) -> tuple[Any, ...]:
-        (_, above), nodes = group
-        page = page_key(nodes[0].metadata.get(self.keys.page, "")) if self.keys.document else None
-        return (page, self.positions.get(above or "", -1), self._given[nodes[0].node_id])
+    def _place(self, group: tuple[_Family, list[BaseNode]]) -> tuple[int, int, int]:
+        (source, above), nodes = group
+        pages = self._pages.get(self.keys.file(nodes[0].metadata) or (), {})
+        return (pages.get(source, -1), self.positions.get(above or "", -1), self._given[nodes[0].node_id])
 
     def _siblings(self, above: str | None, nodes: list[BaseNode]) -> _Siblings:
-        numbers, total = self._child_places(above, nodes), None
-        if numbers is not None and above is not None:
-            children = related_ids(self.nodes[above], NodeRelationship.CHILD)
-            total = len(children)
+        """Order siblings by the first source that orders them all."""
+        children = self._children(above, nodes)
+        if children:
+            siblings = self._numbered(above, nodes, {id_: place for place, id_ in enumerate(children)})
+            siblings.from_start = siblings.nodes[0].node_id == children[0]
+            siblings.to_end = siblings.nodes[-1].node_id == children[-1]
             for id_ in (children[0], children[-1]):
                 if id_ not in self.nodes:
-                    self.problems[LinkProblem("not_at_hand", above, id_)] = None
-        else:
-            numbers = self._numbers(nodes)
-        if numbers is None:
-            ordered = self._by_offsets(nodes) or nodes
-            return _Siblings(above, ordered, [True] * (len(ordered) - 1))
-        ordered = sorted(nodes, key=lambda node: numbers[node.node_id])
-        places = [numbers[node.node_id] for node in ordered]
-        steps = [after - before == 1 for before, after in pairwise(places)]
-        for (node, following), step in zip(pairwise(ordered), steps, strict=True):
-            if not step:
-                self.problems[LinkProblem("hole", node.node_id, following.node_id)] = None
-        return _Siblings(
-            above,
-            ordered,
-            steps,
-            from_start=total is None or places[0] == 0,
-            to_end=total is None or places[-1] + 1 == total,
-        )
+                    self.problems[LinkProblem("not_at_hand", siblings.above or "", id_)] = None
+            return siblings
+        numbers = self._numbers(nodes)
+        if numbers is not None:
+            return self._numbered(above, nodes, numbers)
+        ordered = self._by_offsets(nodes)
+        if ordered is not None:
+            edges = _edges(pair for pair in pairwise(ordered) if self._whole or _touch(*pair))
+            return _Siblings(above, ordered, edges, self._whole, self._whole)
+        if self.trusted or len(nodes) < 2:
+            return _Siblings(above, nodes, _edges(pairwise(nodes)), self._whole, self._whole)
+        confirmed = self._confirmed(nodes)
+        if confirmed is not None:
+            return _Siblings(above, nodes, confirmed, from_start=False, to_end=False)
+        edges = [edge for edge in _edges(pairwise(nodes)) if edge[0] not in self.gaps]
+        return _Siblings(above, nodes, edges, self._whole, self._whole, is_guess=True)
 
-    def _child_places(self, above: str | None, nodes: list[BaseNode]) -> dict[str, int] | None:
+    def _numbered(self, above: str | None, nodes: list[BaseNode], numbers: Mapping[str, int]) -> _Siblings:
+        ordered = sorted(nodes, key=lambda node: numbers[node.node_id])
+        edges = []
+        for before, after in _edges(pairwise(ordered)):
+            if numbers[after] - numbers[before] == 1:
+                edges.append((before, after))
+            else:
+                self.problems[LinkProblem("hole", before, after)] = None
+        return _Siblings(above, ordered, edges, self._whole, self._whole)
+
+    def _children(self, above: str | None, nodes: list[BaseNode]) -> list[str] | None:
+        """Return the list of children of a loaded parent if it names each of these nodes once."""
         parent = self.nodes.get(above or "")
-        if parent is None:
-            return None
-        children = related_ids(parent, NodeRelationship.CHILD)
-        places = {id_: place for place, id_ in enumerate(children)}
-        known = len(places) == len(children) and all(node.node_id in places for node in nodes)
-        return places if known else None
+        children = related_ids(parent, NodeRelationship.CHILD) if parent is not None else []
+        known = set(children)
+        return children if len(known) == len(children) and all(n.node_id in known for n in nodes) else None
 
     def _numbers(self, nodes: list[BaseNode]) -> dict[str, int] | None:
         """Return the chunk numbers under the first key that gives each node a different one."""
         for key in self.keys.numbers:
-            numbers = {node.node_id: _whole_number(node.metadata.get(key)) for node in nodes}
-            found = {id_: number for id_, number in numbers.items() if number is not None}
-            if len(found) < len(nodes):
+            numbers = _numbers_under(key, nodes)
+            if len(numbers) < len(nodes):
                 continue
-            if len(set(found.values())) == len(nodes):
-                return found
+            if len(set(numbers.values())) == len(nodes):
+                return numbers
             if key != self.keys.page:  # several chunks of one page are no contradiction
-                self._report_repetition(found)
+                self._report_repetition(numbers)
         return None
 
     def _report_repetition(self, numbers: Mapping[str, int]) -> None:
@@ -260,6 +254,28 @@ class ReadingOrder:
         self.measured.update(node.node_id for node in ordered)
         return ordered
 
+    def _confirmed(self, nodes: list[BaseNode]) -> list[Edge] | None:
+        """Return the pairs that numbers and offsets of some nodes confirm; None without any evidence."""
+        edges: list[Edge] = []
+        evident = any(self._states_neighbor(node) for node in nodes)
+        for key in self.keys.numbers:
+            numbers = _numbers_under(key, nodes)
+            ids = {number: id_ for id_, number in numbers.items()}
+            if len(ids) == len(numbers):
+                edges += [(id_, ids[number + 1]) for number, id_ in ids.items() if number + 1 in ids]
+                evident = evident or bool(ids)
+            else:  # several chunks of a page confirm nothing, but may contradict
+                evident = evident or any(before > after for before, after in pairwise(numbers.values()))
+        measured = [node for node in nodes if _span(node) is not None]
+        if measured and len(measured) < len(nodes):
+            evident = True
+            edges += _edges(pair for pair in pairwise(self._by_offsets(measured) or ()) if _touch(*pair))
+        return edges if evident else None
+
+    def _states_neighbor(self, node: BaseNode) -> bool:
+        named = self.keys.named(node, "previous") or self.keys.named(node, "next")
+        return named is not None or not _NEIGHBORS.isdisjoint(node.relationships)
+
     def _meet(self, first: _Siblings, second: _Siblings, followers: Mapping[str, str]) -> bool:
         """Return True if the last of one group is directly followed by the first of the next."""
         if not (first.to_end and second.from_start):
@@ -268,7 +284,22 @@ class ReadingOrder:
             return False
         if first.above in self.nodes and second.above in self.nodes:
             return followers.get(first.above or "") == second.above
-        return True
+        return self.trusted
+
+
+def _numbers_under(key: str, nodes: Iterable[BaseNode]) -> dict[str, int]:
+    numbers = ((node.node_id, whole_number(node.metadata.get(key))) for node in nodes)
+    return {id_: number for id_, number in numbers if number is not None}
+
+
+def _edges(pairs: Iterable[tuple[BaseNode, BaseNode]]) -> list[Edge]:
+    return [(first.node_id, second.node_id) for first, second in pairs]
+
+
+def _touch(first: BaseNode, second: BaseNode) -> bool:
+    """Return True if a node starts within another or directly after it."""
+    one, other = _span(first), _span(second)
+    return one is not None and other is not None and one[0] < other[0] <= one[1] + MAX_BREAK
 
 
 def _offsets_hold(nodes: list[BaseNode]) -> bool:
@@ -288,13 +319,3 @@ def _span(node: BaseNode) -> tuple[int, int, str] | None:
     start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
     text = node.get_content(metadata_mode=MetadataMode.NONE)
     return None if start is None or end is None or end - start != len(text) else (start, end, text)
-
-
-def _whole_number(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    if isinstance(value, str):
-        return int(value) if value.strip().isdecimal() else None
-    return value if isinstance(value, int) else None

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from llama_index.core.schema import BaseNode, NodeRelationship
 
 from llama_index_ext_ctxaug.passages.passage import Edge
-from llama_index_ext_ctxaug.structure.document_order import LinkProblem, ProblemKind, ReadingOrder
+from llama_index_ext_ctxaug.structure.document_order import ReadingOrder
+from llama_index_ext_ctxaug.structure.link_problems import LinkProblem, ProblemKind
 from llama_index_ext_ctxaug.structure.link_resolution import Chains
 from llama_index_ext_ctxaug.structure.relationships import related_ids
 
@@ -24,12 +25,37 @@ class NeighborLinks:
         order: the nodes and their reading order.
         complete: True if a link to a node outside the order is wrong.
         chains: which node follows which.
+        guesses: the links that only an order of insertion states.
     """
 
     order: ReadingOrder
     complete: bool = False
     chains: Chains = field(default_factory=Chains)
+    guesses: set[Edge] = field(default_factory=set)
     _kept: dict[tuple[str, NodeRelationship], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the links that hold, the best founded first, until no more can be taken."""
+        claims = list(self._own_claims())
+        stated = Counter(edge for edge, _, _ in claims)
+        named = list(self._named_in_metadata())
+        taken = -1
+        while taken < len(self.chains.followers):
+            taken = len(self.chains.followers)
+            self._take(edge for edge, times in stated.items() if times > 1)
+            self._take(stated)
+            self._take(edge for edge, _ in named)
+            for known, guessed in self.order.edges(self.chains.followers, self.guesses):
+                self._take(known)
+                self._take(guessed)
+                followers = self.chains.followers
+                self.guesses.update(edge for edge in guessed if followers.get(edge[0]) == edge[1])
+        doubted = [claim for claim in claims if self._is_in_doubt(claim[0], claim[1])]
+        for edge, node_id in named:
+            self._is_in_doubt(edge, node_id)
+        for (before, after), node_id, relationship in doubted:
+            self._kept[node_id, relationship] = after if node_id == before else before
+        self._check_offsets()
 
     @property
     def nodes(self) -> Mapping[str, BaseNode]:
@@ -49,30 +75,6 @@ class NeighborLinks:
             _NEXT: self.chains.followers.get(id_) or self._kept.get((id_, _NEXT)),
         }
 
-    def build(self, metadata_keys: tuple[str, str]) -> None:
-        """Take the links that hold, the best founded first, until no more can be taken.
-
-        Args:
-            metadata_keys: metadata keys of the ids of the node before and the node after.
-        """
-        claims = list(self._own_claims())
-        stated = Counter(edge for edge, _, _ in claims)
-        named = list(self._named_in_metadata(metadata_keys))
-        taken = -1
-        while taken < len(self.chains.followers):
-            taken = len(self.chains.followers)
-            self._take(edge for edge, times in stated.items() if times > 1)
-            self._take(stated)
-            self._take(edge for edge, _ in named)
-            for edges in self.order.edges(self.chains.followers):
-                self._take(edges)
-        doubted = [claim for claim in claims if self._is_in_doubt(claim[0], claim[1])]
-        for edge, node_id in named:
-            self._is_in_doubt(edge, node_id)
-        for (before, after), node_id, relationship in doubted:
-            self._kept[node_id, relationship] = after if node_id == before else before
-        self._check_offsets()
-
     def _take(self, edges: Iterable[Edge]) -> None:
         """Take edges; those that run backward come last, so that a ring opens there."""
         positions = self.order.positions
@@ -88,12 +90,14 @@ class NeighborLinks:
                     if self._may_follow(id_, other, relationship):
                         yield ((id_, other) if relationship == _NEXT else (other, id_)), id_, relationship
 
-    def _named_in_metadata(self, keys: tuple[str, str]) -> Iterable[tuple[Edge, str]]:
+    def _named_in_metadata(self) -> Iterable[tuple[Edge, str]]:
+        keys = self.order.keys
         for id_, node in self.nodes.items():
-            for key, forward in zip(keys, (False, True), strict=True):
-                value = node.metadata.get(key)
-                if value is not None and value != "" and self._may_follow(id_, str(value), None):
-                    yield ((id_, str(value)) if forward else (str(value), id_)), id_
+            before, after = keys.named(node, "previous"), keys.named(node, "next")
+            if before is not None and self._may_follow(id_, before, None):
+                yield (before, id_), id_
+            if after is not None and self._may_follow(id_, after, None):
+                yield (id_, after), id_
 
     def _may_follow(self, id_: str, other: str, relationship: NodeRelationship | None) -> bool:
         """Return True if a stated link can hold; keep one that leads to a node outside the order."""

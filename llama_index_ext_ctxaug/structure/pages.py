@@ -1,116 +1,124 @@
-"""The pages of one file as one document: PDF readers make a document of each page."""
+"""The order of the pages of a file: PDF readers make a document of each page."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from llama_index.core.schema import BaseNode, NodeRelationship
+from llama_index_ext_ctxaug.structure.order_keys import whole_number
 
-from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest, Search
-from llama_index_ext_ctxaug.structure.relationships import related_id
+_Number = tuple[int, str]
+"""A page number, and the letter of a page that was inserted after it."""
 
-_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
-_ROMAN_NUMBER = re.compile(r"[ivxlcdm]+")
-_DIGITS = re.compile(r"(\d+)")
+_Parsed = tuple[Hashable, _Number]
+"""The numbering that a label belongs to, and its number there."""
 
-PageKey = tuple[int, list[tuple[int, int, str]]]
-
-
-def page_key(label: Any) -> PageKey:
-    """A sort key for page labels: roman front matter, then numbers by value, "2a" behind "2", then others."""
-    text = str(label).strip().lower()
-    if _ROMAN_NUMBER.fullmatch(text):
-        return (0, [(0, _roman_value(text), "")])
-    parts = [part for part in _DIGITS.split(text) if part]
-    return (1, [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts])
+_ARABIC = re.compile(r"(\D*)(\d+)([a-z]?)(.*)")
+_ROMAN = re.compile(r"m{0,3}(cm|cd|d?c{0,3})(xc|xl|l?x{0,3})(ix|iv|v?i{0,3})")
+_ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
+_HAN = re.compile(r"(\D*?)([〇零一二两三四五六七八九十百千]+)(\D*)")
+_HAN_DIGITS = {sign: value for value, sign in enumerate("〇一二三四五六七八九")} | {"零": 0, "两": 2}
+_HAN_UNITS = {"十": 10, "百": 100, "千": 1000}
 
 
-def _roman_value(text: str) -> int:
-    values = [_ROMAN[letter] for letter in text]
-    following = [*values[1:], 0]
-    return sum(-value if value < after else value for value, after in zip(values, following, strict=True))
-
-
-@dataclass
+@dataclass(frozen=True, slots=True)
 class PageOrder:
-    """Which page-document comes before or after another one of the same file.
-
-    Reads the store's list of all documents, once a call and only where expansion reaches the end of a
-    page: that one read grows with the store.
+    """The order of the pages of a file, by their indexes.
 
     Attributes:
-        reader: nodes in hand.
-        document_key: metadata key whose equal values make documents one file, for instance `file_path`.
-        page_key: metadata key that orders the documents of a file, for instance `page_label`.
+        places: the pages in reading order.
+        followers: the page after each page, as the labels confirm it.
+        guessed: the page after each other page, if only the order in which they were given says so and
+            no label contradicts it.
+        repeated: two pages with the same label; None where there are none.
     """
 
-    reader: BatchReader
-    document_key: str
-    page_key: str
-    _files: dict[str, list[str]] | None = field(default=None)
+    places: list[int]
+    followers: dict[int, int] = field(default_factory=dict)
+    guessed: dict[int, int] = field(default_factory=dict)
+    repeated: tuple[int, int] | None = None
 
-    def file(self, node: BaseNode) -> str | None:
-        """The file that a node belongs to; None where its metadata does not say."""
-        value = node.metadata.get(self.document_key)
-        return None if value is None else str(value)
 
-    def page(self, node: BaseNode) -> PageKey:
-        """Where the page of a node stands among the pages of its file; equal for pages without a label."""
-        return page_key(node.metadata.get(self.page_key, ""))
+def order_pages(labels: Sequence[Any]) -> PageOrder:
+    """Order the pages of a file.
 
-    def across(self, node: BaseNode, step: int, source: str | None) -> Search[str | None]:
-        """The chunk at the near edge of the neighboring page; None where the file ends.
+    Labels that are all of one numbering (1, 2, 2a, 10; A-1, A-2; i, ii, iii; 一, 二, 三) give the order.
+    Otherwise it is the order in which the pages were given, confirmed between consecutive numbers.
 
-        Args:
-            node: the last (step 1) or first (step -1) chunk of its page.
-            step: 1 for the following page, -1 for the one before.
-            source: id of the page's document.
-        """
-        file = self.file(node)
-        if file is None or source is None:
-            return None
-        yield ReadRequest(all_documents=True)
-        pages = self._pages(file)
-        if source not in pages:
-            return None
-        place = pages.index(source) + step
-        while 0 <= place < len(pages):
-            yield ReadRequest(documents=(pages[place],))
-            order = self.reader.documents.get(pages[place])
-            ids = order.ids if order else ()
-            yield ReadRequest(nodes=ids)
-            edge = self._edge(ids, step)
-            if edge is not None:
-                return edge
-            place += step
+    Args:
+        labels: labels of the pages, in the order of the reader.
+    """
+    texts = [_normalized(label) for label in labels]
+    given = list(range(len(texts)))
+    first: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        if text and first.setdefault(text, place) != place:
+            return PageOrder(given, repeated=(first[text], place))
+    for parse in _NUMBERINGS:
+        parsed = [one for text in texts if (one := parse(text)) is not None]
+        if len(parsed) < len(texts) or len({kind for kind, _ in parsed}) != 1:
+            continue
+        # One-letter labels alone are no Roman numerals: C and D follow A and B.
+        if parse is not _roman or max(map(len, texts)) > 1:
+            places = sorted(given, key=lambda place: parsed[place][1])
+            return PageOrder(places, dict(pairwise(places)))
+    return _mixed(texts)
+
+
+def _mixed(texts: Sequence[str]) -> PageOrder:
+    """Order pages of several numberings, or of none."""
+    places: dict[_Parsed, int] = {}
+    highest: dict[Hashable, _Number] = {}
+    contradicted = False
+    for place, text in enumerate(texts):
+        one = next((one for parse in _NUMBERINGS if (one := parse(text))), None)
+        if one is not None and text not in ("c", "d", "l", "m"):  # which are letters rather than numerals
+            places[one] = place
+            contradicted |= one[1] < highest.get(one[0], one[1])
+            highest[one[0]] = one[1]
+    followers = {
+        places[one]: places[other]
+        for one, other in pairwise(sorted(places, key=lambda one: (str(one[0]), one[1])))
+        if one[0] == other[0] and other[1][0] - one[1][0] <= 1
+    }
+    given = list(range(len(texts)))
+    taken = set(followers.values())
+    free = ((one, other) for one, other in pairwise(given) if one not in followers and other not in taken)
+    return PageOrder(given, followers, {} if contradicted else dict(free))
+
+
+def _normalized(label: Any) -> str:
+    number = whole_number(label)
+    return str(number) if number is not None else "" if label is None else str(label).strip().lower()
+
+
+def _arabic(text: str) -> _Parsed | None:
+    match = _ARABIC.fullmatch(text)
+    return (("arabic", match[1], match[4]), (int(match[2]), match[3])) if match else None
+
+
+def _roman(text: str) -> _Parsed | None:
+    if not text or not _ROMAN.fullmatch(text):
         return None
+    values = [_ROMAN_VALUES[letter] for letter in text]
+    signed = (-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))
+    return "roman", (sum(signed), "")
 
-    def _pages(self, file: str) -> list[str]:
-        if self._files is None:
-            self._files = {}
-            documents = self.reader.all_documents or {}
-            # A label that is missing counts as "", so pages without labels keep the store's order.
-            in_order = sorted(
-                documents, key=lambda id_: page_key(documents[id_].metadata.get(self.page_key, ""))
-            )
-            for id_ in in_order:
-                name = documents[id_].metadata.get(self.document_key)
-                if name is not None:
-                    self._files.setdefault(str(name), []).append(id_)
-        return self._files.get(file, [])
 
-    def _edge(self, ids: Sequence[str], step: int) -> str | None:
-        """The chunk of a page that no other chunk of the page comes before (step 1) or after (-1)."""
-        inward = NodeRelationship.PREVIOUS if step == 1 else NodeRelationship.NEXT
-        outward = NodeRelationship.NEXT if step == 1 else NodeRelationship.PREVIOUS
-        nodes = [node for id_ in (ids if step == 1 else reversed(ids)) if (node := self.reader.node(id_))]
-        named = {related_id(node, outward) for node in nodes}
-        for node in nodes:
-            if NodeRelationship.PARENT in node.relationships or node.node_id in named:
-                continue
-            if related_id(node, inward) not in ids:
-                return node.node_id
+def _han(text: str) -> _Parsed | None:
+    match = _HAN.fullmatch(text)
+    if match is None:
         return None
+    value = digit = 0
+    for sign in match[2]:
+        if sign in _HAN_UNITS:
+            value, digit = value + (digit or 1) * _HAN_UNITS[sign], 0
+        else:
+            digit = digit * 10 + _HAN_DIGITS[sign]
+    return ("han", match[1], match[3]), (value + digit, "")
+
+
+_NUMBERINGS: tuple[Callable[[str], _Parsed | None], ...] = (_arabic, _roman, _han)

@@ -9,6 +9,7 @@ from llama_index.core.schema import BaseNode, NodeRelationship
 
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.structure.adjacency import Adjacency
+from llama_index_ext_ctxaug.structure.order_keys import File
 from llama_index_ext_ctxaug.structure.relationships import related_ids
 from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
@@ -91,7 +92,7 @@ class Ancestry:
     def same_document(self, child: BaseNode, parent: BaseNode) -> bool:
         """Return True if two nodes are of one document; the document itself may be the parent."""
         links = self.links
-        of_child, of_parent = links.document(child), links.document(parent)
+        of_child, of_parent = links.relations(child).document, links.relations(parent).document
         if of_child == of_parent:
             return True
         child_id = child.node_id
@@ -122,16 +123,16 @@ class Ancestry:
         That other node has children, is of the same document and is not known to be below the unread
         one. Where all hits are leaves of one even hierarchy there is none.
         """
-        wide: dict[str | None, list[str]] = {}
+        wide: dict[str | File | None, list[str]] = {}
         for id_ in surviving:
             if id_ in tree.children and (node := self.node(id_)):
-                wide.setdefault(self.links.document(node), []).append(id_)
+                wide.setdefault(self.links.relations(node).document, []).append(id_)
         if not wide:
             return
         for id_, hit in self.hits.items():
             way = [id_, *tree.above(id_)]
             if self.is_open(way[-1]) and not any(above in surviving for above in way[1:]):
-                others = wide.get(self.links.document(hit), ())
+                others = wide.get(self.links.relations(hit).document, ())
                 if any(other != id_ and way[-1] not in tree.above(other) for other in others):
                     yield way[-1]
 

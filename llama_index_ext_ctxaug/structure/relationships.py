@@ -25,11 +25,17 @@ class Relations(NamedTuple):
     next: str | None
     source: str | None
     parent: str | None
-    document: str | None
+    document: str | tuple[str, ...] | None
 
     def filled_from(self, other: Relations) -> Relations:
         """Return these ids, completed from another node's."""
-        return Relations(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
+        return Relations(
+            self.previous or other.previous,
+            self.next or other.next,
+            self.source or other.source,
+            self.parent or other.parent,
+            self.document or other.document,
+        )
 
 
 def relations(node: BaseNode) -> Relations:

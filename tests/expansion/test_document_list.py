@@ -100,20 +100,23 @@ def test_offsets_correct_a_list_out_of_order(order: list[int], place: int, hops:
 @settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 6))
 def test_levels_of_a_hierarchy_in_one_list(shuffle: random.Random, hops: int) -> None:
-    """Of a list that holds all levels in any order a leaf gets leaves of its own parent, in order."""
+    """Of a list that holds all levels in any order a leaf gets the leaves around it, over parents' edges."""
     nodes = list(HIERARCHY)
     by_id = {node.node_id: node for node in nodes}
-    leaf = get_leaf_nodes(nodes)[shuffle.randrange(len(get_leaf_nodes(nodes)))]
+    leaves = ids(get_leaf_nodes(nodes))
+    leaf = by_id[leaves[shuffle.randrange(len(leaves))]]
     siblings = [
         info.node_id for info in by_id[leaf.parent_node.node_id].relationships[NodeRelationship.CHILD]
     ]
     shuffle.shuffle(nodes)
     store = ObservedDocstore(docstore_of(nodes))
-    place = siblings.index(leaf.node_id)
-    found = PrevNextNodePostprocessor(docstore=store, num_nodes=hops, mode="both").postprocess_nodes(
-        [NodeWithScore(node=leaf)]
-    )
-    assert ids(found) == siblings[max(0, place - hops) : place + hops + 1]
+    for across, expected in ((True, leaves), (False, siblings)):
+        augmenter = PrevNextNodePostprocessor(
+            docstore=store, num_nodes=hops, mode="both", across_parents=across
+        )
+        found = augmenter.postprocess_nodes([NodeWithScore(node=leaf)])
+        place = expected.index(leaf.node_id)
+        assert ids(found) == expected[max(0, place - hops) : place + hops + 1]
 
 
 @pytest.mark.parametrize("hops", [3, 9, 25])

@@ -295,7 +295,7 @@ def test_several_chunks_of_a_page() -> None:
 
 def test_pages_of_a_file() -> None:
     """With document_key the pages of a file are one document in the order of their labels."""
-    pages = {"10": ("j", "k"), "9": ("h", "i"), "ii": ("b",), "i": ("a",)}
+    pages = {"10": ("j", "k"), "9": ("h", "i"), "2": ("b",), "1": ("a",)}
     nodes: list[TextNode] = []
     for label, ids in pages.items():
         more = {"file_path": ["f.pdf"] * len(ids), "page_label": [label] * len(ids)}

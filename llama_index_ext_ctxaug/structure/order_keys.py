@@ -1,0 +1,86 @@
+"""The metadata that gives the document of a node and its place there."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal
+from uuid import UUID
+
+from llama_index.core.schema import BaseNode
+
+Direction = Literal["previous", "next"]
+
+File = tuple[str, ...]
+"""The values of the document keys that several documents share."""
+
+NUMBER_KEYS = ("chunk_id", "split_id", "page_label")
+"""Metadata keys under which chunkers number chunks."""
+
+_ABSENT = frozenset({"", "none", "nan", "null", "nat", "<na>"})
+"""Text that data frames and JSON leave where there was no value."""
+
+_WHOLE_NUMBER = re.compile(r"(\d+)(?:\.0+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKeys:
+    """Metadata keys that give the document of a node and its place there.
+
+    Attributes:
+        document: keys whose equal values make several documents one; empty for off.
+        page: key that orders the documents of a file.
+        previous_id: key of the id of the node before.
+        next_id: key of the id of the node after.
+        numbers: keys of chunk numbers; the first that numbers all chunks is used.
+        across_parents: True to continue from the last child of a parent to the first of the next.
+    """
+
+    document: tuple[str, ...] = ()
+    page: str = "page_label"
+    previous_id: str = "prev_id"
+    next_id: str = "next_id"
+    numbers: tuple[str, ...] = NUMBER_KEYS
+    across_parents: bool = True
+
+    def file(self, metadata: Mapping[str, Any]) -> File | None:
+        """Return the file that metadata names; None unless each of the document keys has a value."""
+        values = [_text(metadata.get(key)) for key in self.document]
+        return tuple(value for value in values if value is not None) if values and all(values) else None
+
+    def named(self, node: BaseNode, direction: Direction) -> str | None:
+        """Return the id that metadata names in a direction; None for none and for the node's own."""
+        id_ = _text(node.metadata.get(self.previous_id if direction == "previous" else self.next_id))
+        return None if id_ == node.node_id else id_
+
+
+def document_keys(document_key: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the keys of a `document_key` parameter."""
+    return (document_key,) if isinstance(document_key, str) else document_key or ()
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a value as a whole number, from 3, 3.0, "3", "3.0" and numpy scalars; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return int(number) if number.is_integer() else None
+    match = _WHOLE_NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+    return int(match[1]) if match else None
+
+
+def _text(value: Any) -> str | None:
+    """Return a value as text; None where it stands for a missing one."""
+    number = None if isinstance(value, str) else whole_number(value)
+    if number is not None:
+        return str(number)
+    if isinstance(value, str | UUID) or (isinstance(value, Real) and math.isfinite(value)):
+        text = str(value)
+        return None if text.strip().lower() in _ABSENT else text
+    return None
