@@ -136,7 +136,7 @@ def test_augmentation_survives_a_cutoff(postprocess: Any) -> None:
 
 
 def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
-    """Each leaf but its parent's last gets its follower; expansion stops at the parent's edge."""
+    """Each leaf gets its follower, over the edge of its parent too unless that is turned off."""
     parsed = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 64]).get_nodes_from_documents(
         [Document(text=PROSE)]
     )
@@ -144,8 +144,10 @@ def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
     leaves = get_leaf_nodes(parsed)
     assert len(leaves) > 30
     parents = {node.node_id: node for node in parsed}
-    augmenter = PrevNextNodePostprocessor(docstore=store)
-    for leaf in leaves:
+    over_edges = PrevNextNodePostprocessor(docstore=store)
+    augmenter = PrevNextNodePostprocessor(docstore=store, across_parents=False)
+    for number, leaf in enumerate(leaves):
+        assert ids(postprocess(over_edges, hits([leaf], [0]))) == node_ids(leaves[number : number + 2])
         assert leaf.parent_node
         siblings = [child.node_id for child in parents[leaf.parent_node.node_id].child_nodes or []]
         place = siblings.index(leaf.node_id)
@@ -200,10 +202,10 @@ def pdf_pages(labels: list[str]) -> list[list[TextNode]]:
 
 def test_pages_of_one_file(postprocess: Any) -> None:
     """With document_key the pages of a file are one document, in the order of their labels."""
-    labels = ["ii", "1", "2", "10"]
+    labels = ["0", "1", "2", "10"]
     pages = dict(zip(labels, pdf_pages(labels), strict=True))
     other = linked_document(2, source_id="x", metadata={"file_path": "other.pdf", "page_label": "1"})
-    store = docstore_of(pages["10"], other, pages["2"], pages["ii"], pages["1"])
+    store = docstore_of(pages["10"], other, pages["2"], pages["0"], pages["1"])
     start = hits(pages["2"], [1])
     alone = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=3)
     assert ids(postprocess(alone, start)) == node_ids(pages["2"])
@@ -212,9 +214,9 @@ def test_pages_of_one_file(postprocess: Any) -> None:
     assert ids(postprocess(together, start)) == node_ids(in_order)
     touching = postprocess(
         PrevNextNodePostprocessor(docstore=store, num_nodes=1, document_key="file_path"),
-        [*hits(pages["2"], [0]), *hits(pages["1"], [1]), *hits(pages["ii"], [0])],
+        [*hits(pages["2"], [0]), *hits(pages["1"], [1]), *hits(pages["0"], [0])],
     )
-    assert ids(touching) == [*node_ids([pages["1"][1], *pages["2"]]), *node_ids(pages["ii"])]
+    assert ids(touching) == [*node_ids([pages["1"][1], *pages["2"]]), *node_ids(pages["0"])]
 
 
 def test_a_duplicate_chunk_that_was_dropped(postprocess: Any) -> None:
