@@ -151,7 +151,12 @@ def read_ahead(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> Se
         copies=(hit.node_id,) if lost else (),
         documents=(own.source,),
     )
-    yield ReadRequest(nodes=links.listed(hit, previous, next_))
+    nodes = links.listed(hit, previous, next_)
+    parent = links.reader.node(own.parent or "") if links.keys.across_parents else None
+    if parent is not None:  # neighbors may have other parents, which follow one another as their children do
+        above = links.parent(parent)
+        nodes = [*nodes, *links.listed(parent, previous, next_), *([above] if above else [])]
+    yield ReadRequest(nodes=nodes)
 
 
 def _beside(links: Adjacency, hit: BaseNode, previous: int, next_: int) -> list[str]:

@@ -112,8 +112,8 @@ class ReadingOrder:
         for run in self._runs:
             known = [edge for siblings in run if not siblings.is_guess for edge in siblings.edges]
             guessed = [edge for siblings in run if siblings.is_guess for edge in siblings.edges]
-            for first, second in pairwise(run):
-                if self._meet(first, second, followers):
+            for first, second in self._adjacent(run, followers):
+                if self._meet(first, second):
                     is_guess = first.is_guess or second.is_guess or (first.above, second.above) in guesses
                     edge = (first.nodes[-1].node_id, second.nodes[0].node_id)
                     (guessed if is_guess else known).append(edge)
@@ -276,15 +276,22 @@ class ReadingOrder:
         named = self.keys.named(node, "previous") or self.keys.named(node, "next")
         return named is not None or not _NEIGHBORS.isdisjoint(node.relationships)
 
-    def _meet(self, first: _Siblings, second: _Siblings, followers: Mapping[str, str]) -> bool:
-        """Return True if the last of one group is directly followed by the first of the next."""
-        if not (first.to_end and second.from_start):
-            return False
-        if not self.keys.across_parents and (first.have_parent or second.have_parent):
-            return False
-        if first.above in self.nodes and second.above in self.nodes:
-            return followers.get(first.above or "") == second.above
-        return self.trusted
+    def _adjacent(
+        self, run: list[_Siblings], followers: Mapping[str, str]
+    ) -> Iterator[tuple[_Siblings, _Siblings]]:
+        """Yield families that follow one another: those of adjacent parents, else those in trusted order."""
+        loaded = {siblings.above: siblings for siblings in run if siblings.above in self.nodes}
+        for above, siblings in loaded.items():
+            if (following := loaded.get(followers.get(above or ""))) is not None:
+                yield siblings, following
+        for first, second in pairwise(run):
+            if self.trusted and not (first.above in loaded and second.above in loaded):
+                yield first, second
+
+    def _meet(self, first: _Siblings, second: _Siblings) -> bool:
+        """Return True if the last of one family is directly followed by the first of the next."""
+        kept_apart = not self.keys.across_parents and (first.have_parent or second.have_parent)
+        return first.to_end and second.from_start and not kept_apart
 
 
 def _numbers_under(key: str, nodes: Iterable[BaseNode]) -> dict[str, int]:

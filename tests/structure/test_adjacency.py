@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
-from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
+from helpers import ids
+from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
+from llama_index.core.schema import Document, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, linked_document
@@ -130,3 +134,140 @@ def test_growth_enters_a_page_at_its_edge(postprocess: Any, links: Any) -> None:
     augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=4, mode="both", document_key="file_path")
     result = postprocess(augmenter, hits(pages[1], [1]))
     assert [hit.node.node_id for hit in result] == [node.node_id for page in pages for node in page]
+
+
+def pdf(tenant: str, labels: list[str], **metadata: str) -> list[TextNode]:
+    """The pages of a tenant's file, one chunk each."""
+    return [
+        linked_document(
+            [f"Page {label} of {tenant}."],
+            source_id=f"{tenant}-{label}",
+            metadata={"tenant": tenant, "file_name": "README.md", "page_label": label, **metadata},
+        )[0]
+        for label in labels
+    ]
+
+
+@pytest.mark.parametrize("store_order", ["in order", "reversed"])
+def test_many_pages_take_three_round_trips(postprocess: Any, store_order: str) -> None:
+    """The pages of a file that are within reach are read together."""
+    pages = pdf("a", [str(number) for number in range(1, 13)])
+    stored = pages if store_order == "in order" else pages[::-1]
+    store = ObservedDocstore(docstore_of(*([page] for page in stored)))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=11, document_key="file_name")
+    assert ids(postprocess(augmenter, hits(pages, [5]))) == ids(pages)
+    assert len(store.batches) <= 3
+    assert len(store.node_reads) == len(set(store.node_reads))
+
+
+def test_two_tenants_with_the_same_file_name(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A file in which a page label occurs twice is kept apart with one warning; a second key ends that."""
+    first, second = pdf("a", ["1", "2"]), pdf("b", ["1", "2", "3"])
+    store = docstore_of(*([page] for page in (*first, *second)))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
+    assert ids(postprocess(augmenter, hits(first, [0, 1]))) == ids(first)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "'a-1'" in message
+    assert "'b-1'" in message
+    assert "document_key" in message
+    caplog.clear()
+    apart = augmenter.model_copy(update={"document_key": ("tenant", "file_name")})
+    assert ids(postprocess(apart, hits(second, [1]))) == ids(second)
+    assert ids(postprocess(apart, hits(first, [0]))) == ids(first)
+    assert not caplog.records
+
+
+def test_pages_that_are_nodes_themselves(postprocess: Any) -> None:
+    """With document_key, documents that were indexed as nodes have the neighboring pages of their file."""
+    pages = [
+        Document(text=f"Page {n}.", id_=f"p{n}", metadata={"file_path": "f.pdf", "page_label": str(n)})
+        for n in range(1, 5)
+    ]
+    other = Document(text="Other.", id_="other", metadata={"file_path": "g.pdf", "page_label": "1"})
+    store = ObservedDocstore(docstore_of([pages[2], other, pages[0], pages[3], pages[1]]))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=2, document_key="file_path")
+    assert ids(postprocess(augmenter, [NodeWithScore(node=pages[1])])) == ids(pages)
+    assert ids(
+        postprocess(augmenter.model_copy(update={"document_key": None}), [NodeWithScore(node=pages[1])])
+    ) == ["p2"]
+
+
+def test_page_labels_of_several_numberings(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The order of the reader counts, as a guess where labels do not confirm it."""
+    pages = pdf("a", ["A", "B", "i", "ii", "1", "2"])
+    store = docstore_of(*([page] for page in pages))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
+    assert ids(postprocess(augmenter, hits(pages, [2]))) == ids(pages)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("PrevNextNodePostprocessor: 3 neighbors are a guess")
+
+
+@pytest.mark.parametrize("absent", [None, float("nan"), "nan", "None", "", np.nan])
+def test_absent_ids_in_metadata(postprocess: Any, caplog: pytest.LogCaptureFixture, absent: Any) -> None:
+    """Values that data frames write for missing ids name no neighbor."""
+    node = TextNode(id_="a", text="a", metadata={"prev_id": absent, "next_id": absent})
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of([node]), mode="both", strict=True)
+    assert ids(postprocess(augmenter, hits([node], [0]))) == ["a"]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("number", [int, float, str, np.int64, np.float32, lambda n: f"{n}.0"])
+@pytest.mark.parametrize("key", ["split_id", "chunk_id", "my_number"])
+def test_numbers_in_metadata(postprocess: Any, key: str, number: Any) -> None:
+    """Chunk numbers of any kind give the order of nodes that were stored in another one."""
+    nodes = linked_document(6, links="none")
+    for place, node in enumerate(nodes):
+        node.metadata[key] = number(place + 8)
+    store = docstore_of([nodes[place] for place in (3, 0, 5, 1, 4, 2)])
+    augmenter = PrevNextNodePostprocessor(
+        docstore=store, mode="both", num_nodes=2, number_keys=["split_id", "chunk_id", "my_number"]
+    )
+    assert places(postprocess(augmenter, hits(nodes, [2])), nodes) == [0, 1, 2, 3, 4]
+
+
+def test_ids_in_metadata_of_a_shuffled_store(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Ids in metadata come before the order of insertion, also where one side alone names the other."""
+    nodes = linked_document(6, links="none")
+    for before, after in pairwise(nodes):
+        after.metadata["prev_id"] = before.node_id
+    store = docstore_of([nodes[place] for place in (3, 0, 5, 1, 4, 2)])
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=2)
+    assert places(postprocess(augmenter, hits(nodes, [2])), nodes) == [0, 1, 2, 3, 4]
+    assert not caplog.records
+
+
+def test_an_order_of_insertion_that_numbers_contradict(postprocess: Any) -> None:
+    """Where some nodes carry a number, insertion order is no evidence for the others."""
+    nodes = linked_document(4, links="none")
+    nodes[0].metadata["split_id"] = 0
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=2)
+    assert places(postprocess(augmenter, hits(nodes, [2])), nodes) == [2]
+
+
+def test_an_order_of_insertion_is_said_to_be_a_guess(
+    postprocess: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where nodes carry nothing, insertion order counts, and one warning names the guess and the remedy."""
+    nodes = linked_document(5, links="none")
+    augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=1)
+    assert places(postprocess(augmenter, hits(nodes, [1, 3])), nodes) == [0, 1, 2, 3, 4]
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "4 neighbors are a guess" in message
+    assert "NeighborLinker" in message
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3, 6])
+def test_over_the_edge_of_a_parent(postprocess: Any, hops: int) -> None:
+    """Leaves go on with the next parent's first leaf, in few round trips."""
+    text = " ".join(f"Sentence number {n} says a little." for n in range(200))
+    parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[1024, 256, 64], chunk_overlap=0)
+    nodes = parser.get_nodes_from_documents([Document(text=text)])
+    leaves = get_leaf_nodes(nodes)
+    rounds: list[int] = []
+    for place in range(len(leaves)):
+        store = ObservedDocstore(docstore_of(nodes))
+        augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=hops)
+        found = postprocess(augmenter, hits(leaves, [place]))
+        assert ids(found) == ids(leaves[max(0, place - hops) : place + hops + 1])
+        rounds.append(len(store.batches))
+    assert max(rounds) <= 5, rounds
