@@ -119,6 +119,11 @@ def _plain(draw: st.DrawFn, tenant: str, source: str) -> File:
         return File(tenant, [ids], list(leaves), is_shown=True)
     whole = draw(st.sets(st.sampled_from(EVIDENCE)))
     _take_away(draw, leaves, whole)
+    if draw(st.booleans()):
+        return File(tenant, [ids], list(leaves), is_shown=bool(whole))
+    if "links" not in whole:  # a chain that is linked both ways ends where a shuffled list does, too
+        for leaf in leaves:
+            leaf.relationships = {SOURCE: leaf.relationships[SOURCE]}
     return File(tenant, [ids], list(draw(st.permutations(leaves))), is_shown=bool(whole))
 
 

@@ -209,6 +209,9 @@ class Adjacency:
         parent = self.reader.node(self.parent(node) or "")
         if parent is None or parent.node_id in below:
             return None
+        above = self.relations(parent)
+        if self._is_linked_both_ways(node, direction) and not (above.previous or above.next or above.parent):
+            return None  # parents that nothing orders need not be searched, where the children are linked
         # The list often has what the next steps need, so that all of them take one read.
         near = (*self.listed(node, 1, 1), *self.listed(parent, 1, 1))
         yield ReadRequest(nodes=(*near, *self.needed(parent, direction).nodes))
@@ -228,15 +231,16 @@ class Adjacency:
     def _in_document(self, node: BaseNode, direction: Direction) -> Search[str | None]:
         """Search in the document's list, first for a neighbor there whose link names the node."""
         source = self.source(node)
-        if source is None or self._ends_here(node, direction):
+        if source is None:
             return None
         yield ReadRequest(documents=(source,))
-        candidates = self.listed(node, *((1, 0) if direction == "previous" else (0, 1)))
-        yield ReadRequest(nodes=candidates)
-        for id_ in candidates:
+        yield ReadRequest(nodes=self._listed_beside(node, direction))
+        for id_ in self._listed_beside(node, direction):
             candidate = self.reader.node(id_)
             if candidate is not None and self.link(candidate, _OPPOSITE[direction]) == node.node_id:
                 return id_ if self.source(candidate) == source else None
+        if self._ends_here(node, direction):
+            return None
         yield from self._orders.load(source, node.node_id)
         return self._resolved(node, direction)
 
@@ -251,8 +255,19 @@ class Adjacency:
             self.guesses.update(dict.fromkeys(links.guesses & {edge}))
         return id_
 
+    def _listed_beside(self, node: BaseNode, direction: Direction) -> Sequence[str]:
+        ids = self.listed(node, *((1, 0) if direction == "previous" else (0, 1)))
+        return [id_ for id_ in ids if id_ != node.node_id]
+
     def _ends_here(self, node: BaseNode, direction: Direction) -> bool:
-        """Return True if the document is linked both ways, so that a missing link is its end."""
+        """Return True if links run both ways up to the node, and the list has none of its level behind it."""
+        beside = [self.reader.node(id_) for id_ in self._listed_beside(node, direction)]
+        is_child = self.parent(node) is not None
+        level = [other for other in beside if other and (self.parent(other) is not None) == is_child]
+        return not level and self._is_linked_both_ways(node, direction)
+
+    def _is_linked_both_ways(self, node: BaseNode, direction: Direction) -> bool:
+        """Return True if the node on the other side and this one name each other."""
         back = self.link(node, _OPPOSITE[direction])
         before = self.reader.node(back) if back else None
         return before is not None and self.link(before, direction) == node.node_id
