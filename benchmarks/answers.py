@@ -47,7 +47,8 @@ from llama_index_ext_ctxaug.evaluation import (
 
 POOL = 100
 BASELINES = ("top-k", "LlamaIndex PrevNext, both 1")
-WAYS = (*BASELINES, "LlamaIndex PrevNext, both 2", "PrevNext, both 1", "RelevantSegments")
+SENTENCES = "RelevantSegments, sentences"
+WAYS = (*BASELINES, "LlamaIndex PrevNext, both 2", "PrevNext, both 1", "RelevantSegments", SENTENCES)
 METRICS = (AnswerF1(), AnswerExact(), AnswerFound(), EvidenceRecall())
 
 Score = dict[str, float]
@@ -144,6 +145,9 @@ def chosen_ways(chunks: Chunks, index: BM25, arguments: argparse.Namespace) -> d
     if arguments.forms:
         return forms(Ways(chunks, scorer))
     ways = all_ways(chunks, scorer)
+    ways[SENTENCES] = Ways(chunks, scorer).budgeted(
+        RelevantSegmentsPostprocessor, output="passages", budget_unit="sentence"
+    )
     return ways if arguments.all else {name: ways[name] for name in WAYS}
 
 
@@ -158,6 +162,7 @@ def forms(ways: Ways) -> dict[str, Way]:
         "chunks": segments(output="nodes"),
         "holes without a mark": segments(hole_separator="\n\n"),
         "one passage for each document": segments(passage_scope="document"),
+        "sentences": segments(budget_unit="sentence"),
         "document named first": after(segments(), named),
         "best passage last": after(segments(), lambda nodes: nodes[::-1]),
     }

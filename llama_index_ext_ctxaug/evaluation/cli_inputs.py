@@ -1,0 +1,138 @@
+"""Options and inputs that the subcommands of `ctxaug` share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from llama_index.core import Document
+from llama_index.core.llms import LLM
+
+from llama_index_ext_ctxaug import ConfigurationError
+from llama_index_ext_ctxaug.evaluation.cached_llm import CachedLLM
+from llama_index_ext_ctxaug.evaluation.corpus import Corpus, build_corpus, read_documents
+from llama_index_ext_ctxaug.evaluation.escaping import for_terminal
+from llama_index_ext_ctxaug.evaluation.extras import load_extra
+from llama_index_ext_ctxaug.evaluation.questions import Question, check_questions, load_questions
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+TOP_K = 5
+
+PATH = click.Path(path_type=Path)
+augmenters_option = click.option(
+    "--augmenter", "augmenters", multiple=True, help="Name of an augmenter; see `ctxaug augmenters`."
+)
+top_k_option = click.option(
+    "--top-k", type=click.IntRange(min=1), help=f"Hits for each question  [default: {TOP_K}]"
+)
+model_option = click.option(
+    "--model", type=PATH, help="Path of a sentence-transformers model; BM25 if absent."
+)
+
+
+def corpus_options(command: Function) -> Function:
+    """Add the options of `build_folder` to a command."""
+    for option in (
+        click.option("--cache", type=PATH, help="Folder that keeps the index and replies for later runs."),
+        click.option(
+            "--chunk-overlap",
+            type=click.IntRange(min=0),
+            default=20,
+            show_default=True,
+            help="Tokens that chunks share.",
+        ),
+        click.option(
+            "--chunk-size",
+            type=click.IntRange(min=1),
+            default=256,
+            show_default=True,
+            help="Maximum tokens of a chunk.",
+        ),
+        click.option(
+            "--docs",
+            required=True,
+            type=PATH,
+            help="Folder of .txt, .md, .rst, .pdf, .html and .docx files.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def llm_options(*, required: bool) -> Callable[[Function], Function]:
+    """Add the options of `load_llm` to a command."""
+    purpose = "drafts the questions" if required else "answers the questions from each context"
+
+    def add(command: Function) -> Function:
+        url = click.option("--llm-url", help="URL of an OpenAI-compatible endpoint; OpenAI's if absent.")
+        return click.option("--llm", "llm_name", required=required, help=f"Model that {purpose}.")(
+            url(command)
+        )
+
+    return add
+
+
+class _InvalidInput(click.ClickException):
+    exit_code = 2
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Report invalid input in one sentence with exit code 2, without a traceback."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise _InvalidInput(for_terminal(str(error), 1000)) from error
+
+
+def note(sentences: Iterable[str], problems: list[str]) -> None:
+    """Show sentences on stderr and keep them for the report."""
+    for sentence in sentences:
+        problems.append(sentence)
+        click.echo(f"note: {for_terminal(sentence, 300)}", err=True)
+
+
+def read_folder(docs: Path, problems: list[str]) -> list[Document]:
+    """Read the files of a folder; note those that cannot be read."""
+    click.echo(f"Reading {for_terminal(str(docs))}", err=True)
+    found: list[str] = []
+    documents = read_documents(docs, problems=found, show_progress=True)
+    note(found, problems)
+    return documents
+
+
+def build_folder(docs: Path, chunk_size: int, chunk_overlap: int, cache: Path | None) -> Corpus:
+    """Read and split the files of a folder."""
+    documents = read_folder(docs, [])
+    return build_corpus(documents, chunk_size, chunk_overlap, cache=cache, show_progress=True)
+
+
+def read_questions(path: Path, documents: Iterable[Document], problems: list[str]) -> list[Question]:
+    """Read and check questions before anything is indexed, which may take long."""
+    texts = {document.id_: document.text for document in documents}
+    found: list[str] = []
+    asked = load_questions(path, documents=texts, problems=found)
+    if not any(question.evidence or question.answers or question.expected_ids for question in asked):
+        raise ConfigurationError(
+            f"{str(path)!r}: no question has anything to measure by; "
+            "give some of them evidence, answers or expected_ids"
+        )
+    note([*found, *check_questions(asked, documents=texts)], problems)
+    return asked
+
+
+def load_llm(name: str, url: str | None, cache: Path | None) -> CachedLLM:
+    """Return a model behind an OpenAI-compatible endpoint; the key is that of OPENAI_API_KEY."""
+    model: LLM = load_extra("llama_index.llms.openai_like", "llm").OpenAILike(
+        model=name,
+        api_base=url or os.environ.get("OPENAI_API_BASE", "https://api.openai.com/v1"),
+        api_key=os.environ.get("OPENAI_API_KEY", "none"),
+        is_chat_model=True,
+        temperature=0.0,
+    )
+    return CachedLLM(model, cache / "replies.jsonl" if cache else None)
