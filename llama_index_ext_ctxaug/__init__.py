@@ -42,6 +42,7 @@ from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPo
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
 from llama_index_ext_ctxaug.postprocessors.whole_documents import WholeDocumentsPostprocessor
 from llama_index_ext_ctxaug.retrievers.auto_merging import AutoMergingRetriever
+from llama_index_ext_ctxaug.structure.diagnosis import Diagnosis, Finding, diagnose
 from llama_index_ext_ctxaug.structure.headings import Sections
 from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
 from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec, ReadingError
@@ -62,9 +63,11 @@ __all__ = [
     "ContextAugmentationError",
     "ContextAugmentationStartEvent",
     "ContextAugmenter",
+    "Diagnosis",
     "DirectionsChosenEvent",
     "EmbeddingRescorePostprocessor",
     "Expansion",
+    "Finding",
     "Flow",
     "LinkProblem",
     "LinkReport",
@@ -98,6 +101,7 @@ __all__ = [
     "WholeDocumentsPostprocessor",
     "WindowExtractor",
     "cite",
+    "diagnose",
     "read_provenance",
     "register_bulk_read",
 ]

@@ -39,7 +39,7 @@ def docstore_of_index(index: BaseIndex[Any]) -> BaseDocumentStore:
         return docstore
     if getattr(index.index_struct, "nodes_dict", None):
         return docstore  # the index adds its nodes to both, with store_nodes_override=True
-    empty = isinstance(docstore, SimpleDocumentStore) and not docstore.docs
+    empty = isinstance(docstore, SimpleDocumentStore) and not ids_in_memory(docstore)
     try:
         in_vector_store = VectorStoreDocstore(vector_store)
     except ConfigurationError as error:
@@ -49,6 +49,11 @@ def docstore_of_index(index: BaseIndex[Any]) -> BaseDocumentStore:
             ) from error
         return docstore
     return in_vector_store if empty else DocstoreThenVectorStore(docstore, in_vector_store)
+
+
+def ids_in_memory(docstore: SimpleDocumentStore) -> list[str]:
+    """Return the ids of all nodes, without decoding the nodes."""
+    return list(docstore._kvstore.get_all(docstore._node_collection))
 
 
 class DocstoreThenVectorStore(ReadOnlyDocstore):

@@ -18,7 +18,14 @@ from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInf
 from llama_index_ext_ctxaug.docstores.bulk.registry import bulk_read_of
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread, log_once
-from llama_index_ext_ctxaug.docstores.strategies import AllNodes, InBulk, ManyAtOnce, OneByOne, Records
+from llama_index_ext_ctxaug.docstores.strategies import (
+    AllNodes,
+    InBulk,
+    ManyAtOnce,
+    OneByOne,
+    Records,
+    overrides,
+)
 from llama_index_ext_ctxaug.docstores.threads import wait_in_thread
 from llama_index_ext_ctxaug.flow import Flow, Step, arun, ask, run
 
@@ -128,3 +135,8 @@ class ReadStep:
 
     def _ask(self, step: Step[T], sync_only: bool = False) -> Flow[T]:
         return ask(OrInThread(step, self.docstore, sync_only, may_hang=self.timeout is not None))
+
+
+def reads_one_by_one(docstore: BaseDocumentStore) -> bool:
+    """True if a docstore has neither a bulk read nor a `get_nodes` of its own."""
+    return bulk_read_of(docstore) is None and not overrides(docstore.get_nodes, BaseDocumentStore.get_nodes)

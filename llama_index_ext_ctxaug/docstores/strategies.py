@@ -113,18 +113,18 @@ class ManyAtOnce:
 
     def run(self) -> Sequence[BaseNode | None]:
         """Read in the calling thread."""
-        if not _overrides(self.docstore.get_nodes, BaseDocumentStore.get_nodes):
+        if not overrides(self.docstore.get_nodes, BaseDocumentStore.get_nodes):
             return self.otherwise.run()
         return self.docstore.get_nodes(self.ids, raise_error=False) if self.ids else ()
 
     async def arun(self) -> Sequence[BaseNode | None]:
         """Read with the store's async side."""
-        if not _overrides(self.docstore.aget_nodes, BaseDocumentStore.aget_nodes):
+        if not overrides(self.docstore.aget_nodes, BaseDocumentStore.aget_nodes):
             return await self.otherwise.arun()
         return await self.docstore.aget_nodes(self.ids, raise_error=False) if self.ids else ()
 
 
-def _overrides(method: Any, core: Any) -> bool:
+def overrides(method: Any, core: Any) -> bool:
     """True if a method reads many nodes in its own way, not in core's loop of single reads."""
     return getattr(method, "__func__", None) is not core
 
