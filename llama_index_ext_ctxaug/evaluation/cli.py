@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.docstore.types import DEFAULT_PERSIST_FNAME as DOCSTORE_FILE
 
-from llama_index_ext_ctxaug import EmbeddingRescorePostprocessor, ReadAroundToolSpec, __version__
+from llama_index_ext_ctxaug import (
+    ConfigurationError,
+    EmbeddingRescorePostprocessor,
+    ReadAroundToolSpec,
+    __version__,
+    diagnose,
+)
 from llama_index_ext_ctxaug.evaluation.answer_metrics import SHORT_ANSWER_PROMPT
 from llama_index_ext_ctxaug.evaluation.cli_inputs import (
     PATH,
@@ -58,6 +66,18 @@ def list_augmenters() -> None:
     """List the names that --augmenter accepts."""
     for name in AUGMENTERS:
         click.echo(f"{name}{'  (compared by default)' if name in DEFAULTS else ''}")
+
+
+@ctxaug.command("check")
+@click.argument("folder", type=PATH)
+def check_command(*, folder: Path) -> None:
+    """Check the docstore of an index that was persisted to FOLDER, and print findings with their remedies."""
+    with plain_errors():
+        if not (folder / DOCSTORE_FILE).is_file():
+            raise ConfigurationError(
+                f"{str(folder)!r} holds no {DOCSTORE_FILE}: index.storage_context.persist(...) writes it"
+            )
+        click.echo(str(diagnose(SimpleDocumentStore.from_persist_dir(str(folder)))))
 
 
 @ctxaug.command("compare")

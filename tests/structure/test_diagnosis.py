@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
-from llama_index.core import Document, MockEmbedding, VectorStoreIndex
+from click.testing import CliRunner
+from llama_index.core import Document, MockEmbedding, StorageContext, VectorStoreIndex
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.node_parser import (
     HierarchicalNodeParser,
@@ -19,6 +21,7 @@ from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 
 from llama_index_ext_ctxaug import ConfigurationError, NeighborLinker, diagnose
+from llama_index_ext_ctxaug.evaluation.cli import ctxaug
 from llama_index_ext_ctxaug.testing import ObservedDocstore, hits, linked_document
 
 TEXT = "".join(f"# Part {part}\n\n" + f"Sentence of part {part}. " * 40 + "\n\n" for part in range(6))
@@ -152,3 +155,16 @@ def test_the_size_of_the_docstore_does_not_matter() -> None:
     start = time.perf_counter()
     diagnose(docstore)
     assert time.perf_counter() - start < 2
+
+
+def test_the_command_checks_a_persisted_index(tmp_path: Path) -> None:
+    """`ctxaug check` prints the findings on a folder, and says what a folder without a docstore lacks."""
+    documents = pages(4, "manual.pdf")
+    StorageContext.from_defaults(docstore=store_of(documents, split(documents))).persist(str(tmp_path))
+    result = CliRunner().invoke(ctxaug, ["check", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "page_documents" in result.output
+    assert "document_key='file_path'" in result.output
+    result = CliRunner().invoke(ctxaug, ["check", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "holds no docstore.json" in result.output
