@@ -320,6 +320,7 @@ def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
         "BRSR, windows 512/128": ways.brsr(),
         "BRSR, windows 128/64": ways.brsr(window_tokens=128, stride_tokens=64),
         "WholeDocuments": ways.budgeted(WholeDocumentsPostprocessor, of_budget=0.5, output="passages"),
+        "RelevantSegments, whole chunks": segments(budget_unit="chunk"),
         "RelevantSegments": segments(),
     }
 

@@ -28,7 +28,7 @@ class ChunkCosts:
 
     passages: Sequence[Passage]
     counter: TokenCounter
-    write: Callable[[Sequence[Passage]], list[NodeWithScore]]
+    write: Callable[[list[Passage]], list[NodeWithScore]]
     joined: Callable[[Chunk, Chunk], str] | None = None
     _place: dict[str, tuple[int, int]] = field(default_factory=dict)
     _alone: dict[str, int] = field(default_factory=dict)

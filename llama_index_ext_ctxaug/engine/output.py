@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from llama_index.core.schema import MetadataMode, NodeWithScore
 
@@ -42,6 +41,7 @@ class Writer:
     _texts: ChunkTexts = field(init=False)
     _renderer: Renderer = field(init=False)
     _counter: TokenCounter | None = None
+    _drafts: dict[tuple[str, ...], NodeWithScore] | None = None
 
     def __post_init__(self) -> None:
         self._texts = ChunkTexts(self.expansion)
@@ -53,15 +53,12 @@ class Writer:
         if options.token_budget is not None or options.max_passage_tokens is not None:
             self._counter = TokenCounter((yield from tokenizer_or_default(options.tokenizer)))
 
-    def write(
-        self, passages: Sequence[Passage], write_run: Callable[[Run], NodeWithScore] | None = None
-    ) -> list[NodeWithScore]:
+    def write(self, passages: Sequence[Passage]) -> list[NodeWithScore]:
         """Return the nodes of the output: one for each chunk in reading order, or one for each passage."""
         if self.options.output == "nodes":
             chunks = [chunk for passage in passages for chunk in passage.chunks]
-            return [write_run(Run([chunk], [False])) if write_run else self.emit(chunk) for chunk in chunks]
-        write_run = write_run or self._renderer.node
-        return [write_run(part) for run in self._runs(passages) for part in self._split(run)]
+            return [self._node(Run([chunk], [False])) for chunk in chunks]
+        return [self._node(part) for run in self._runs(passages) for part in self._split(run)]
 
     def texts_to_read(self, passages: Sequence[Passage]) -> list[str]:
         """Return the ids of the unread texts that would show what is between chunks."""
@@ -78,37 +75,41 @@ class Writer:
         self._texts.forget()
         return list(wanted)
 
-    def fit(self, passages: Sequence[Passage], query: str | None) -> tuple[BudgetFit, Parts] | None:
+    def fit(
+        self,
+        passages: Sequence[Passage],
+        query: str | None,
+        output: Callable[[list[Passage]], list[NodeWithScore]],
+    ) -> tuple[BudgetFit, Parts] | None:
         """Return what the budget holds of these passages; None where there is no budget.
 
         Args:
             passages: all candidates.
             query: the query, whose words decide between the sentences of a chunk that is cut.
+            output: makes the output of passages, by `write`.
         """
         budget = self.options.token_budget
         if budget is None or self._counter is None:
             return None
-        drafts: dict[Any, NodeWithScore] = {}
-
-        def draft(run: Run) -> NodeWithScore:
-            key = tuple(chunk.node.id_ for chunk in run.chunks)
-            if key not in drafts:
-                drafts[key] = self._renderer.node(run)
-            return drafts[key]
-
-        costs = ChunkCosts(
-            passages,
-            self._counter,
-            write=lambda kept: self.write(kept, draft),
-            joined=self._joined if self.options.output == "passages" else None,
-        )
+        self._drafts = {}
+        joined = self._joined if self.options.output == "passages" else None
+        costs = ChunkCosts(passages, self._counter, output, joined)
         chunks = [chunk for passage in passages for chunk in passage.chunks]
         values = self.expansion.priority
         priority = hits_first(passages) if values is None else by_value(chunks, values)
-        fitted = fit(chunks, budget, priority, costs)
-        if self.options.budget_unit == "chunk":
-            return fitted, NO_PARTS
-        return fit_sentences(fitted, budget, costs, query_terms(query or ""))
+        fitted, parts = fit(chunks, budget, priority, costs), NO_PARTS
+        if self.options.budget_unit == "sentence":
+            fitted, parts = fit_sentences(fitted, budget, costs, query_terms(query or ""))
+        self._drafts = None  # what is cut is noted on the nodes that are left
+        return fitted, parts
+
+    def _node(self, run: Run) -> NodeWithScore:
+        if self._drafts is None:
+            return self._renderer.node(run)
+        key = tuple(chunk.node.id_ for chunk in run.chunks)
+        if key not in self._drafts:
+            self._drafts[key] = self._renderer.node(run)
+        return self._drafts[key]
 
     def _joined(self, first: Chunk, second: Chunk) -> str:
         return self._renderer.join(Run([first, second], [False, True])).text

@@ -86,7 +86,8 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
             expansion.chunks = dict(hits)
             passages = self._passages(expansion)
         yield from writer.prepare()
-        found = writer.fit(passages, query.query_str if query else None)
+        query_str = query.query_str if query else None
+        found = writer.fit(passages, query_str, lambda kept: self._output(kept, writer))
         if found is not None:
             passages = self._cut(expansion, passages, *found)
         self._add_figures(expansion, found[0] if found else None)

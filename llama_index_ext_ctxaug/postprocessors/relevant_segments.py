@@ -5,18 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Literal
 
 from llama_index.core.bridge.pydantic import Field
-from llama_index.core.schema import BaseNode, MetadataMode, QueryBundle
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from typing_extensions import override
 
+from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.expansion.expansion import Expansion, Reach
 from llama_index_ext_ctxaug.expansion.sections import SectionSide
 from llama_index_ext_ctxaug.expansion.walk import StopCondition
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
-from llama_index_ext_ctxaug.selection.relevance import pool_scores, query_terms, spread, term_shares
+from llama_index_ext_ctxaug.selection.relevance import (
+    normalized_scores,
+    pool_scores,
+    query_terms,
+    spread,
+    term_shares,
+)
 from llama_index_ext_ctxaug.structure.heading_lines import TextHeadingKind
 from llama_index_ext_ctxaug.structure.headings import Sections
 from llama_index_ext_ctxaug.structure.order_keys import Direction
@@ -34,12 +43,13 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
     **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else that
     gives their order. A query improves the choice and is not needed. Scores may be of any scale, or None.
 
-    **Guarantees**: the final text fits into `token_budget`, unless the best chunk alone exceeds it; a chunk
-    that does not fit gives way to smaller ones. Two batched reads where the store knows the order of its
+    **Guarantees**: the final text fits into `token_budget`. A chunk that does not fit gives way to smaller
+    ones, and the first of them gives the sentences that still fit, those with words of the query or beside
+    a kept chunk first. Two batched reads where the store knows the order of its
     documents, three where hits have lost their relationships, else one for each step of `reach`. Unlike
     with other augmenters, dropping hits is the purpose: they are named in the end event, without a warning.
 
-    **On failure**: as `ContextAugmenter`.
+    **On failure**: as `ContextAugmenter`; an error of the reranker is raised.
 
     Example:
         ```python
@@ -58,6 +68,17 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         ge=0,
         description="Chunks on each side of the most relevant hit that compete; for other hits in "
         "proportion to the square root of their relevance.",
+    )
+    budget_unit: Literal["chunk", "sentence"] = Field(
+        default="sentence",
+        description='"sentence": the first chunk that does not fit, and one that alone exceeds the budget, '
+        'is cut between sentences, rows of tables or lines of code; "chunk": whole chunks only.',
+    )
+    reranker: BaseNodePostprocessor | None = Field(
+        default=None,
+        exclude=True,
+        description="Scores all candidates, neighbors included, in place of the retriever's scores; what its "
+        "own top_n drops counts as least relevant. None for the retriever's scores.",
     )
     heading_kinds: tuple[TextHeadingKind, ...] = Field(
         default=("markdown", "underlined"),
@@ -79,9 +100,22 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         yield from expansion.expand(reaches)
         runs = expansion.passages()
         chunks = [chunk for run in runs for chunk in run.chunks]
+        if self.reranker is not None and query is not None:
+            scores = yield from self._reranked(self.reranker, chunks, query)
         own = _own_relevance(chunks, scores, terms)
         lent = chain.from_iterable(spread(part) for part in _in_sections(runs, own, sections))
         expansion.priority = {chunk.node.node_id: value for chunk, value in zip(chunks, lent, strict=True)}
+
+    def _reranked(
+        self, reranker: BaseNodePostprocessor, chunks: Sequence[Chunk], query: QueryBundle
+    ) -> Flow[dict[str, float]]:
+        """Return the reranker's scores of all candidates, normalized; one that it drops gets the lowest."""
+        nodes = [NodeWithScore(node=chunk.node, score=chunk.score) for chunk in chunks]
+        answer = yield from apply(reranker, nodes, query, self.callback_manager)
+        scores: dict[str, float | None] = {hit.node.node_id: hit.score for hit in answer}
+        for chunk in chunks:
+            scores.setdefault(chunk.node.node_id, None)
+        return dict(zip(scores, normalized_scores(list(scores.values())), strict=True))
 
 
 def _own_relevance(chunks: Sequence[Chunk], scores: Mapping[str, float], terms: Sequence[str]) -> list[float]:

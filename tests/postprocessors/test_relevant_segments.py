@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers import Postprocess, positions
+from helpers import Postprocess, positions, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from llama_index.core.schema import TextNode
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index_ext_ctxaug import (
     ContextAugmenter,
@@ -33,8 +34,8 @@ from llama_index_ext_ctxaug.testing.worlds import World, worlds
 def segments(
     nodes: list[TextNode], kind: type[ContextAugmenter] = RelevantSegmentsPostprocessor, **parameters: Any
 ) -> ContextAugmenter:
-    """An augmenter over these nodes whose tokens are words (6 in a chunk)."""
-    return kind(docstore=docstore_of(nodes), tokenizer=str.split, **parameters)
+    """An augmenter over these nodes that gives whole chunks; tokens are words (6 in a chunk)."""
+    return kind(docstore=docstore_of(nodes), **{"tokenizer": str.split, "budget_unit": "chunk", **parameters})
 
 
 def test_close_hits_bring_what_is_between_and_lone_hits_stay_alone(postprocess: Postprocess) -> None:
@@ -303,3 +304,37 @@ def test_the_order_of_hits_with_different_scores_does_not_choose() -> None:
         out = segments(nodes, token_budget=40).postprocess_nodes(shuffled)
         chosen.add(frozenset(positions(out)))
     assert len(chosen) == 1
+
+
+def test_a_budget_is_filled_to_the_sentence(postprocess: Postprocess) -> None:
+    """By default the first chunk that does not fit gives its sentences with words of the query."""
+    written = [f"First of {n} here. Second zebra {n} sits. Third of {n} ends." for n in range(9)]
+    nodes = linked_document(written)
+    augmenter = RelevantSegmentsPostprocessor(
+        docstore=docstore_of(nodes), token_budget=16, tokenizer=str.split
+    )
+    result = postprocess(augmenter, hits(nodes, [4]), query_str="Where is the zebra?")
+    assert texts(result) == [nodes[4].text, "Second zebra 3 sits."]
+
+
+class Zebras(BaseNodePostprocessor):
+    """A reranker that scores a node by its zebras and returns those that have one."""
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        scored = [NodeWithScore(node=hit.node, score=hit.node.text.count("zebra")) for hit in nodes]
+        return sorted((hit for hit in scored if hit.score), key=lambda hit: hit.score, reverse=True)
+
+
+def test_a_reranker_scores_neighbors_too(postprocess: Postprocess) -> None:
+    """With a reranker its scores decide, over hits and neighbors, and hits keep their own scores."""
+    nodes = linked_document(40)
+    for place, count in ((11, 3), (29, 2)):
+        nodes[place].set_content("zebra " * count)
+    found = hits(nodes, [10, 30], [0.9, 0.2])
+    with_reranker = segments(nodes, token_budget=6, reranker=Zebras(), reach=2)
+    assert positions(postprocess(with_reranker, found, query_str="Which animals?")) == [11, 29]
+    whole = postprocess(segments(nodes, token_budget=None, reranker=Zebras()), found, query_str="animals")
+    assert [hit.score for hit in whole if hit.node.node_id == nodes[10].node_id] == [0.9]
+    assert positions(postprocess(with_reranker, found)) == [10]  # without a query there is nothing to rank

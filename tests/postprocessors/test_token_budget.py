@@ -15,6 +15,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore
 from text_strategies import Parsed, parsed_documents
 
 from llama_index_ext_ctxaug import (
+    AutoMergingPostprocessor,
     PrevNextNodePostprocessor,
     TokenBudgetPostprocessor,
     read_provenance,
@@ -71,6 +72,22 @@ def test_a_separator_that_makes_the_text_shorter_is_counted_as_it_is(postprocess
     assert (len(tokens("one.\n")), len(tokens("two")), len(tokens("one.\n\n\ntwo"))) == (3, 1, 3)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), token_budget=3, tokenizer=tokens)
     assert len(postprocess(augmenter, hits(nodes, [0]))) == 2
+
+
+def test_tokens_are_counted_in_the_order_of_the_output(postprocess: Postprocess):
+    """Where the order of nodes changes their tokens, the order in which they are returned counts."""
+
+    def tokens(text: str) -> list[str]:
+        return re.findall(r"\w+|\.\n\n|\n\n|\W", text)
+
+    nodes = [*linked_document(["one."], source_id="a"), *linked_document(["two"], source_id="b")]
+    assert (len(tokens("one.\n\ntwo")), len(tokens("two\n\none."))) == (3, 4)
+    found = hits(nodes, [0, 1], [0.1, 0.9])
+    for budget, kept in ((3, ["two"]), (4, ["two", "one."])):
+        augmenter = AutoMergingPostprocessor(
+            docstore=docstore_of(nodes), token_budget=budget, tokenizer=tokens
+        )
+        assert [hit.node.text for hit in postprocess(augmenter, found)] == kept
 
 
 def test_a_hit_over_the_budget_is_kept_and_reported(
