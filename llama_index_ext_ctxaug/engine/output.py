@@ -108,7 +108,7 @@ class Writer:
             return self._renderer.node(run)
         key = tuple(chunk.node.id_ for chunk in run.chunks)
         if key not in self._drafts:
-            self._drafts[key] = self._renderer.node(run)
+            self._drafts[key] = self._renderer.draft(run)
         return self._drafts[key]
 
     def _joined(self, first: Chunk, second: Chunk) -> str:
@@ -135,7 +135,7 @@ class Writer:
             if (
                 part.chunks
                 and most > limit
-                and counter.count(final_text([self._renderer.node(longer)])) > limit
+                and counter.count(final_text([self._renderer.draft(longer)])) > limit
             ):
                 yield part
                 longer, most = Run([chunk], [follows]), alone

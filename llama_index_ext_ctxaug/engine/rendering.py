@@ -14,7 +14,7 @@ from llama_index_ext_ctxaug.engine.options import OutputOptions
 from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
 from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.passages.passage import Chunk
-from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose
+from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, draft
 
 
 @dataclass
@@ -43,6 +43,13 @@ class Renderer:
             score=self.options.passage_score,
             marks=self.options.mark_hits,
         )
+
+    def draft(self, run: Run) -> NodeWithScore:
+        """Write what a model reads of a run, without provenance: cheaper, to count its tokens."""
+        if len(run.chunks) == 1:
+            return self.emit(run.chunks[0])
+        options = self.options
+        return draft(run.chunks, self.join(run), score=options.passage_score, marks=options.mark_hits)
 
     def join(self, run: Run) -> JoinedText:
         """Join the text of a run."""

@@ -79,13 +79,9 @@ def compose(
     """
     found = [chunk.role != "neighbor" for chunk in chunks]
     tiles = joined.tiles(found)
-    text, shift = joined.text, _Shift((), ("", ""))
-    if marks is not None:
-        regions = _union([span for span, hit in zip(joined.spans, found, strict=True) if hit])
-        text, shift = _mark(text, regions, marks), _Shift(regions, marks)
+    text, shift = _marked(joined, found, marks)
     span = joined.span if marks is None else None
     first, last = chunks[0], chunks[-1]
-    hits = [chunk for chunk, hit in zip(chunks, found, strict=True) if hit]
     provenance = Provenance(
         role="passage",
         hits=tuple(dict.fromkeys(id_ for chunk in chunks for id_ in chunk.hits)),
@@ -100,10 +96,29 @@ def compose(
         start_char_idx=span.start if span else None,
         end_char_idx=span.end if span else None,
         relationships=_relationships(chunks, around),
-        **_settings(min(hits or chunks, key=best_first).node, [chunk.node for chunk in chunks]),
+        **_settings(chunks),
     )
-    scores = [(chunk.score, chunk.rank) for chunk in hits]
-    return NodeWithScore(node=with_provenance(node, provenance), score=passage_score(scores, score))
+    return NodeWithScore(node=with_provenance(node, provenance), score=_score(chunks, score))
+
+
+def draft(
+    chunks: Sequence[Chunk], joined: JoinedText, *, score: PassageScore = "best", marks: Marks | None = None
+) -> NodeWithScore:
+    """Make what a model reads of the node that `compose` makes: no id, relationships and provenance."""
+    text, _ = _marked(joined, [chunk.role != "neighbor" for chunk in chunks], marks)
+    return NodeWithScore(node=TextNode(text=text, **_settings(chunks)), score=_score(chunks, score))
+
+
+def _score(chunks: Sequence[Chunk], rule: PassageScore) -> float | None:
+    return passage_score([(chunk.score, chunk.rank) for chunk in chunks if chunk.role != "neighbor"], rule)
+
+
+def _marked(joined: JoinedText, found: Sequence[bool], marks: Marks | None) -> tuple[str, _Shift]:
+    """Return the text with marks around hits, and by how much they move it."""
+    if marks is None:
+        return joined.text, _Shift((), ("", ""))
+    regions = _union([span for span, hit in zip(joined.spans, found, strict=True) if hit])
+    return _mark(joined.text, regions, marks), _Shift(regions, marks)
 
 
 def passage_id(source_id: str | None, place: Sequence[Any], text: str) -> str:
@@ -151,8 +166,10 @@ def _relationships(chunks: Sequence[Chunk], around: Surroundings) -> dict[NodeRe
     return relationships
 
 
-def _settings(best: BaseNode, nodes: Sequence[BaseNode]) -> dict[str, Any]:
+def _settings(chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the best hit's metadata and templates; what any chunk hides of the shared metadata is hidden."""
+    nodes = [chunk.node for chunk in chunks]
+    best = min([chunk for chunk in chunks if chunk.role != "neighbor"] or chunks, key=best_first).node
     metadata = own_metadata(best)
 
     def is_shared(key: str) -> bool:
