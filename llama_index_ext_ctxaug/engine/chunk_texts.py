@@ -1,58 +1,96 @@
-"""The texts of the chunks of one call, their offsets, and the texts that these count in."""
+"""The texts of the chunks of one call, and their places in their documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
+from llama_index_ext_ctxaug.passages.locating import locate
 from llama_index_ext_ctxaug.passages.offsets import TextChunk, offsets_of, start_in_document, text_of
-from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
+from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP
+from llama_index_ext_ctxaug.passages.span import Span
 
 
 @dataclass
 class ChunkTexts:
-    """The texts of the chunks of one call.
+    """The texts of the chunks of one call, and their places in their documents.
 
     Attributes:
         expansion: the loaded nodes and their links.
+        documents: texts that offsets count in, by id, as far as they are loaded.
     """
 
     expansion: Expansion
+    documents: dict[str, str] = field(default_factory=dict)
     _known: dict[str, TextChunk] = field(default_factory=dict)
 
+    def to_read(self, passages: Sequence[Passage]) -> list[str]:
+        """Return the ids of the texts in which chunks of these passages are to be found.
+
+        These are source documents and parents, where more than one chunk of a document goes into the output.
+        """
+        chunks = [chunk for passage in passages for chunk in passage.chunks if is_text(chunk.node)]
+        known = [self.expansion.links.relations(chunk.node) for chunk in chunks]
+        count = Counter(own.document for own in known)
+        ids = (id_ for own in known if count[own.document] > 1 for id_ in (own.source, own.parent))
+        return list(dict.fromkeys(id_ for id_ in ids if id_ is not None))
+
+    def place(self, passages: Sequence[Passage]) -> None:
+        """Find the chunks of passages in the texts that are loaded."""
+        for id_ in self.to_read(passages):
+            node = self.expansion.reader.node(id_)
+            if node is not None:
+                self.documents[id_] = text_of(node)
+        for passage in passages:
+            chunks = [chunk for chunk in passage.chunks if is_text(chunk.node)]
+            texts = locate(self._sectioned([self._noted(chunk) for chunk in chunks], chunks), self.documents)
+            self._known |= {chunk.node.id_: text for chunk, text in zip(chunks, texts, strict=True)}
+
     def of(self, chunk: Chunk) -> TextChunk:
-        """Return a chunk's text and offsets."""
-        node_id = chunk.node.id_
-        if node_id not in self._known:
-            self._known[node_id] = self._read(chunk)
-        return self._known[node_id]
+        """Return a chunk's text and its place, as found or else as noted."""
+        known = self._known.get(chunk.node.id_)
+        if known is None:
+            known = self._known[chunk.node.id_] = self._noted(chunk)
+        return known
 
-    def forget(self) -> None:
-        """Read all texts anew, since nodes loaded meanwhile may show where an offset base starts."""
-        self._known.clear()
+    def span(self, passage: Passage) -> Span | None:
+        """Return the characters of the source document that a passage covers; None if a place is unknown."""
+        texts = [self.of(chunk) for chunk in passage.chunks if is_text(chunk.node)]
+        starts = [text.source_start if text.offsets_fit else None for text in texts]
+        known = [
+            (start, start + len(text.text))
+            for start, text in zip(starts, texts, strict=True)
+            if start is not None
+        ]
+        if not known or len(known) < len(passage.chunks):
+            return None
+        return Span(min(known)[0], max(end for _, end in known))
 
-    def bases(self, chunks: Iterable[Chunk]) -> list[str]:
-        """Return the ids of the texts that offsets count in: those of parents, else of documents."""
-        known = map(self.expansion.links.relations, (chunk.node for chunk in chunks))
-        return [id_ for id_ in dict.fromkeys(own.parent or own.source for own in known) if id_ is not None]
+    def share(self, first: Passage, second: Passage) -> bool:
+        """Return True if the second passage begins with text of the first, at its place."""
+        two = self.of(second.chunks[0])
+        for chunk in first.chunks:
+            one = self.of(chunk)
+            place = (two.source_start or 0) - (one.source_start or 0)
+            size = min(len(one.text) - place, len(two.text))
+            if place >= 0 and size >= (1 if one.in_document and two.in_document else MIN_OVERLAP):
+                return one.text.startswith(two.text[:size], place)
+        return False
 
-    def loaded(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the texts of those ids whose nodes are loaded."""
-        nodes = ((id_, self.expansion.reader.node(id_)) for id_ in ids)
-        return {id_: text_of(node) for id_, node in nodes if node is not None}
+    def _sectioned(self, texts: list[TextChunk], chunks: Sequence[Chunk]) -> list[TextChunk]:
+        """Give up the offset base of chunks parsed from chunks: LlamaIndex sets no NEXT for these."""
+        known = [self.expansion.links.relations(chunk.node) for chunk in chunks]
+        for (before, one), two in pairwise(zip(chunks, known, strict=True)):
+            if one.next is None and two[1].previous == before.node.id_:
+                return [text._replace(shift=None) for text in texts]
+        return texts
 
-    def place(self, chunk: Chunk) -> tuple[str, int]:
-        """Return where a chunk starts: by offset, else in the docstore's list, else unknown."""
-        text = self.of(chunk)
-        if text.offsets_fit and text.source_start is not None:
-            return ("offset", text.source_start)
-        links = self.expansion.links
-        order = links.reader.documents.get(links.source(chunk.node) or "")
-        place = order.places.get(chunk.node.id_) if order else None
-        return ("unknown", 0) if place is None else ("list", place)
-
-    def _read(self, chunk: Chunk) -> TextChunk:
+    def _noted(self, chunk: Chunk) -> TextChunk:
         links, node = self.expansion.links, chunk.node
         text = text_of(node)
         start, end = offsets_of(node)
@@ -61,5 +99,5 @@ class ChunkTexts:
             start, end = offsets_of(copy)
         own = links.relations(node)
         base = own.parent or own.source
-        shift = start_in_document(base, own.source, links.reader.node, links.parent)
+        shift = start_in_document(node, base, own.source, links.reader.node, links.parent)
         return TextChunk(text, start, end, base, shift, document=own.source)

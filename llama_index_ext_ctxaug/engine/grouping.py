@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.span import Span
 
 
 class Run(NamedTuple):
@@ -27,7 +28,7 @@ def runs_of(
         scope: "run" for a run for each passage, "document" for one for all passages of a document.
         texts: the texts of the chunks.
     """
-    groups = [[passage] for passage in passages] if scope == "run" else _by_document(passages, texts)
+    groups = _overlapping(passages, texts) if scope == "run" else _by_document(passages, texts)
     for group in groups:
         run = Run([], [])
         for passage in group:
@@ -42,6 +43,38 @@ def runs_of(
                 run = Run([], [])
         if run.chunks:
             yield run
+
+
+def _overlapping(passages: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
+    """Group passages that share text of a document though no link joins them; groups by rank."""
+    documents: dict[str, list[int]] = {}
+    for number, passage in enumerate(passages):
+        document = texts.expansion.links.source(passage.chunks[0].node)
+        if document is not None and texts.span(passage) is not None:
+            documents.setdefault(document, []).append(number)
+    groups = {number: [number] for number in range(len(passages))}
+    for numbers in documents.values():
+        if len(numbers) > 1:
+            for group in _sharing(numbers, passages, texts):
+                for number in group:
+                    del groups[number]
+                groups[min(group)] = group
+    return [[passages[number] for number in groups[first]] for first in sorted(groups)]
+
+
+def _sharing(numbers: Sequence[int], passages: Sequence[Passage], texts: ChunkTexts) -> list[list[int]]:
+    """Group passages of one document in reading order, each with those that begin before it ends."""
+    groups: list[list[int]] = []
+    reach = 0  # the passage that ends last in the group
+    spans = {number: texts.span(passages[number]) or Span(0, 0) for number in numbers}
+    for number in sorted(numbers, key=lambda number: (spans[number].start, -spans[number].end)):
+        if groups and texts.share(passages[reach], passages[number]):
+            groups[-1].append(number)
+            reach = max(reach, number, key=lambda number: spans[number].end)
+        else:
+            groups.append([number])
+            reach = number
+    return groups
 
 
 def _by_document(passages: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
@@ -60,9 +93,20 @@ def _in_order(group: Sequence[Passage], texts: ChunkTexts) -> list[Passage]:
     for passage in group:
         sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
     for same_source in sources.values():
-        places = {id(passage): texts.place(passage.chunks[0]) for passage in same_source}
+        places = {id(passage): _place(passage.chunks[0], texts) for passage in same_source}
         if len({kind for kind, _ in places.values()}) == 1:
             same_source.sort(key=lambda passage: places[id(passage)])
     in_order = list(sources.values())
     pages = links.page_places([same_source[0].chunks[0].node for same_source in in_order])
     return [passage for place in pages for passage in in_order[place]]
+
+
+def _place(chunk: Chunk, texts: ChunkTexts) -> tuple[str, int]:
+    """Return where a chunk starts: by offset, else in the docstore's list, else unknown."""
+    text = texts.of(chunk)
+    if text.offsets_fit and text.source_start is not None:
+        return ("offset", text.source_start)
+    links = texts.expansion.links
+    order = links.reader.documents.get(links.source(chunk.node) or "")
+    place = order.places.get(chunk.node.id_) if order else None
+    return ("unknown", 0) if place is None else ("list", place)

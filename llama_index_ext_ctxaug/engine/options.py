@@ -7,8 +7,8 @@ from typing import Literal
 from llama_index.core.bridge.pydantic import BaseModel, Field
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
-from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR
 from llama_index_ext_ctxaug.passages.scores import PassageScore
+from llama_index_ext_ctxaug.passages.separators import HOLE_SEPARATOR
 
 
 class OutputOptions(BaseModel):
@@ -28,16 +28,17 @@ class OutputOptions(BaseModel):
     hole_separator: str = Field(
         default=HOLE_SEPARATOR, description="Separator in a passage where text of the document is missing."
     )
-    chunk_separator: str = Field(
-        default="",
-        description="Separator between chunks that share no text, where no offsets show what is between.",
+    chunk_separator: str | None = Field(
+        default=None,
+        description="Separator between chunks where neither their offsets nor the document show what is "
+        "between; None for a line break, a space or nothing, by script and markup.",
     )
     mark_hits: tuple[str, str] | None = Field(
         default=None, description="Marks around the text of hits in a passage; None for no marks."
     )
     read_source: bool = Field(
         default=True,
-        description="Read the source document, if the docstore has it, for white space between chunks.",
+        description="Read the source document, if the docstore has it, and find the chunks in it.",
     )
     max_passage_tokens: int | None = Field(
         default=None,

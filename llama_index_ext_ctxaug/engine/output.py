@@ -19,7 +19,6 @@ from llama_index_ext_ctxaug.engine.options import OutputOptions
 from llama_index_ext_ctxaug.engine.rendering import Renderer
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.joining import doubtful_bases
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.selection.relevance import query_terms
 from llama_index_ext_ctxaug.selection.sentences import fit_sentences
@@ -60,20 +59,12 @@ class Writer:
             return [self._node(Run([chunk], [False])) for chunk in chunks]
         return [self._node(part) for run in self._runs(passages) for part in self._split(run)]
 
-    def texts_to_read(self, passages: Sequence[Passage]) -> list[str]:
-        """Return the ids of the unread texts that would show what is between chunks."""
-        if self.options.output == "nodes" or not self.options.read_source:
-            return []
-        wanted: dict[str, None] = {}
-        for run in self._runs(passages):
-            if len(run.chunks) > 1:
-                unread = [id_ for id_ in self._texts.bases(run.chunks) if id_ not in wanted]
-                if self.expansion.reader.lacks(ReadRequest(nodes=unread)):
-                    render = self._renderer
-                    doubtful = doubtful_bases(render.text_chunks(run), unread, **render.joining(run))
-                    wanted.update(dict.fromkeys(sorted(doubtful)))
-        self._texts.forget()
-        return list(wanted)
+    def place(self, passages: Sequence[Passage]) -> Flow[None]:
+        """Find the chunks of passages in their documents' texts, which are read at once if unread."""
+        if self.options.output == "passages":
+            if self.options.read_source:
+                yield from self.expansion.reader.fetch([ReadRequest(nodes=self._texts.to_read(passages))])
+            self._texts.place(passages)
 
     def fit(
         self,
@@ -124,7 +115,9 @@ class Writer:
             yield run
             return
         marks = self.options.mark_hits or ()
-        joint = counter.estimate("".join((self.options.hole_separator, self.options.chunk_separator, *marks)))
+        joint = counter.estimate(
+            "".join((self.options.hole_separator, self.options.chunk_separator or "", *marks))
+        )
         part, most = Run([], []), 0
         for chunk, follows in zip(run.chunks, run.follows, strict=True):
             longer = Run([*part.chunks, chunk], [*part.follows, follows])

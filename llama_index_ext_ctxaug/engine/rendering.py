@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from llama_index.core.schema import NodeWithScore
 
 from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
 from llama_index_ext_ctxaug.engine.grouping import Run
 from llama_index_ext_ctxaug.engine.options import OutputOptions
-from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
-from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.joining import JoinedText, join_located
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, draft
 
@@ -55,22 +53,14 @@ class Renderer:
         """Join the text of a run."""
         key = tuple((chunk.node.id_, follows) for chunk, follows in zip(*run, strict=True))
         if key not in self._joined:
-            self._joined[key] = join_texts(list(self.text_chunks(run)), **self.joining(run))
+            chunks = (
+                self.texts.of(chunk)._replace(follows=follows) for chunk, follows in zip(*run, strict=True)
+            )
+            options = self.options
+            self._joined[key] = join_located(
+                chunks, self.texts.documents, options.hole_separator, options.chunk_separator
+            )
         return self._joined[key]
-
-    def text_chunks(self, run: Run) -> Iterator[TextChunk]:
-        """Yield the text chunks of a run."""
-        for chunk, follows in zip(*run, strict=True):
-            text = self.texts.of(chunk)
-            yield text if follows else text._replace(follows=False)
-
-    def joining(self, run: Run) -> dict[str, Any]:
-        """Return the parameters of `join_texts` for a run: separators, and the loaded offset bases."""
-        return {
-            "hole_separator": self.options.hole_separator,
-            "chunk_separator": self.options.chunk_separator,
-            "texts": self.texts.loaded(self.texts.bases(run.chunks)),
-        }
 
     def _around(self, chunks: Sequence[Chunk]) -> Surroundings:
         links = self.texts.expansion.links

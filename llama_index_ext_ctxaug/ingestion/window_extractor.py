@@ -10,7 +10,8 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import BaseNode, RelatedNodeInfo, TransformComponent
 
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import NeighborLinker, warn_of_problems
-from llama_index_ext_ctxaug.passages.joining import join_texts
+from llama_index_ext_ctxaug.passages.joining import join_located
+from llama_index_ext_ctxaug.passages.locating import locate
 from llama_index_ext_ctxaug.passages.offsets import TextChunk, offsets_of, start_in_document, text_of
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
@@ -58,9 +59,10 @@ class WindowExtractor(TransformComponent):
     next_metadata_key: str = Field(
         default="next_text", description='Metadata key of the text after the chunk, for "sides".'
     )
-    chunk_separator: str = Field(
-        default="",
-        description="Separator of chunks that share no text and whose offsets do not show what lies between.",
+    chunk_separator: str | None = Field(
+        default=None,
+        description="Separator between chunks where nothing shows what is between; None for a line break, a "
+        "space or nothing, by script and markup.",
     )
     linker: NeighborLinker = Field(default_factory=NeighborLinker, description="Finds the order of chunks.")
 
@@ -95,7 +97,7 @@ class WindowExtractor(TransformComponent):
         links = self.linker.neighbor_links(nodes)
         if links.problems:
             warn_of_problems(self.class_name(), links.problems)
-        windows = _Windows(links, self.window_size, self.chunk_separator, texts or {})
+        windows = _Windows(links, self.window_size, self.chunk_separator, dict(texts or {}))
         keys = self._keys()
         return [_with_metadata(node, self._metadata(windows, node), keys) for node in nodes]
 
@@ -117,48 +119,47 @@ class _Windows:
 
     links: NeighborLinks
     size: int
-    separator: str
-    texts: Mapping[str, str]
+    separator: str | None
+    texts: dict[str, str]
     _chunks: dict[str, TextChunk] = field(default_factory=dict)
 
     def around(self, node: BaseNode) -> tuple[str, Span]:
         """Return the text of a window and the span of the node's own text in it."""
         before = self._side(node.node_id, self.links.chains.preceding.get)
-        chunks = [self._chunk(id_) for id_ in reversed(before)]
-        chunks.append(self._chunk(node.node_id))
-        chunks += [self._chunk(id_) for id_ in self._side(node.node_id, self.links.chains.followers.get)]
-        bases = {c.base: self._base(c.base) for c in chunks if c.base is not None}
-        joined = join_texts(
-            chunks,
-            chunk_separator=self.separator,
-            texts={id_: text for id_, text in bases.items() if text is not None},
-        )
+        ids = [*reversed(before), node.node_id, *self._side(node.node_id, self.links.chains.followers.get)]
+        chunks = [self._chunk(id_) for id_ in ids]
+        joined = join_located(chunks, self.texts, chunk_separator=self.separator)
         return joined.text, joined.spans[len(before)]
 
-    def _side(self, node_id: str, beside: Callable[[str], str | None]) -> list[str]:
+    def _side(self, node_id: str, beside: Callable[[str], str | None], size: int | None = None) -> list[str]:
         ids: list[str] = []
         current = beside(node_id)
-        while current is not None and len(ids) < self.size:
+        while current is not None and len(ids) < (size or self.size):
             ids.append(current)
             current = beside(current)
         return ids
 
-    def _base(self, id_: str) -> str | None:
-        text = self.texts.get(id_)
-        if text is None and id_ in self.links.nodes:
-            return text_of(self.links.nodes[id_])
-        return text
-
     def _chunk(self, id_: str) -> TextChunk:
-        chunk = self._chunks.get(id_)
-        if chunk is None:
-            node = self.links.nodes[id_]
-            own = relations(node)
-            base = own.parent or own.source
-            shift = start_in_document(base, own.source, self.links.nodes.get, _parent)
-            chunk = TextChunk(text_of(node), *offsets_of(node), base, shift, document=own.source)
-            self._chunks[id_] = chunk
-        return chunk
+        if id_ not in self._chunks:
+            chain = self._chain(id_)
+            located = locate([self._noted(self.links.nodes[link]) for link in chain], self.texts)
+            self._chunks.update(zip(chain, located, strict=True))
+        return self._chunks[id_]
+
+    def _chain(self, id_: str) -> list[str]:
+        """Return the ids of all nodes that precede or follow one, in order."""
+        before = self._side(id_, self.links.chains.preceding.get, len(self.links.nodes))
+        after = self._side(id_, self.links.chains.followers.get, len(self.links.nodes))
+        return [*reversed(before), id_, *after]
+
+    def _noted(self, node: BaseNode) -> TextChunk:
+        own = relations(node)
+        base = own.parent or own.source
+        for id_ in (own.source, own.parent):
+            if id_ in self.links.nodes and id_ is not None:
+                self.texts.setdefault(id_, text_of(self.links.nodes[id_]))
+        shift = start_in_document(node, base, own.source, self.links.nodes.get, _parent)
+        return TextChunk(text_of(node), *offsets_of(node), base, shift, document=own.source)
 
 
 def _parent(node: BaseNode) -> str | None:

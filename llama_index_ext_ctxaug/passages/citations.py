@@ -11,10 +11,10 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from llama_index_ext_ctxaug.passages.joining import without_spaces
 from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.passages.pieces import Piece
 from llama_index_ext_ctxaug.passages.provenance import whole_provenance
+from llama_index_ext_ctxaug.passages.separators import unspaced
 from llama_index_ext_ctxaug.passages.span import Span
 
 _WORD = re.compile(r"\S+")
@@ -108,7 +108,7 @@ def _plain(text: str) -> tuple[str, list[int], list[int]]:
     for match in _WORD.finditer(text.translate(_PLAIN)):
         word = match[0]
         # Scripts without spaces are wrapped anywhere, so that white space in them is no part of the text.
-        if words and not (without_spaces(words[-1][-1]) and without_spaces(word[0])):
+        if words and not (unspaced(words[-1][-1]) and unspaced(word[0])):
             words.append(" ")
             length += 1
         words.append(word)

@@ -1,25 +1,27 @@
-"""One text from many chunks: shared text once, every character accounted for."""
+"""Join the texts of chunks into one: overlap once, every character accounted for."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
+from llama_index_ext_ctxaug.passages.locating import locate
 from llama_index_ext_ctxaug.passages.offsets import TextChunk
-from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP, common_length
+from llama_index_ext_ctxaug.passages.separators import (
+    HOLE_SEPARATOR,
+    MAX_LEFT_OUT,
+    MAX_STRIPPED,
+    has_words,
+    is_headings,
+    is_space,
+    separator,
+    stripped_space,
+)
+from llama_index_ext_ctxaug.passages.shared_text import common_length
 from llama_index_ext_ctxaug.passages.span import Span
-
-MAX_STRIPPED = 100
-"""Most characters between linked chunks that count as white space stripped by the splitter."""
-
-HOLE_SEPARATOR = "\n\n[...]\n\n"
-"""What stands where text of the document is missing."""
-
-_TABLE_RULE = re.compile(r"\|?[ \t]*:?-[-:| \t]*")
-_NO_SPACES = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+from llama_index_ext_ctxaug.passages.tables import leading_header, open_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,18 @@ class JoinedText:
 
     Attributes:
         text: the text.
-        spans: for each chunk, where all of it stands in the text; overlapping chunks share characters.
-        sources: for each chunk, the first character of it in the source document; None where its offsets
-            are missing or wrong.
-        span: the characters of the source document that the text equals; None where that is not certain.
-        doubtful: ids of bases whose text would settle what could only be guessed at a joint.
+        spans: for each chunk, the characters of the text that are its own; overlapping chunks share some.
+        sources: for each chunk, its first character in the source document; None if unknown.
+        span: the characters of the source document that the text equals; None if unknown.
+        exact: True if the text was compared with the document's and equals it at `span`; False if span and
+            sources are what parsers noted, which nothing contradicts.
     """
 
     text: str
     spans: tuple[Span, ...]
     sources: tuple[int | None, ...]
     span: Span | None
-    doubtful: frozenset[str]
+    exact: bool
 
     def tiles(self, preferred: Sequence[bool] = ()) -> list[tuple[int, Span]]:
         """Give each character of the text to one chunk; characters of separators belong to none.
@@ -77,261 +79,214 @@ def join_texts(
     chunks: Sequence[TextChunk | str],
     *,
     hole_separator: str = HOLE_SEPARATOR,
-    chunk_separator: str = "",
+    chunk_separator: str | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> JoinedText:
-    """Join chunks in reading order into one text; linear in the characters of the chunks.
+    """Join chunks in reading order into one text; linear in the characters of chunks and documents.
 
-    Offsets decide where they fit the text: what two chunks share is compared character by character,
-    and a chunk whose offsets do not hold keeps all its text. Where offsets tell nothing, text that is
-    both the end of what stands and the start of the next chunk, at least `MIN_OVERLAP` characters of it,
-    counts as shared; a chunk that lies in the one before adds nothing; a Markdown table's header that
-    the splitter repeated, before rows that are shared, is not repeated.
-
-    White space that a splitter stripped between chunks is taken from `texts`, where the text is at
-    hand; else the right number of characters is filled in by a guess, and the span is not certain.
+    Chunks are found in their document's text, if it is given (`locate`); what is between them is then
+    the document's. Otherwise noted offsets count where the texts agree with them character by character.
+    Where no offsets show what two chunks share, text of at least `MIN_OVERLAP` characters that is the end
+    of one and the start of the next is overlap, and a table's header that the last chunk has is not
+    repeated. Text that is the whole of a chunk is never taken for overlap.
 
     Args:
         chunks: the chunks; a plain string is a chunk without offsets that follows the one before.
-        hole_separator: stands where text is missing.
-        chunk_separator: stands between chunks that follow one another and share no text, where offsets
-            do not tell what the document has there.
-        texts: texts that offsets count in, by id: source documents, parent chunks.
+        hole_separator: separator where text of the document is missing.
+        chunk_separator: separator between chunks that follow one another and share no text, where nothing
+            shows what is between; None for a line break, a space or nothing, by script and markup.
+        texts: texts of source documents and parent chunks by id.
 
     Returns:
-        The text, and where each chunk stands in it.
+        The text, and the place of each chunk in it.
     """
-    joiner = _Joiner(hole_separator, chunk_separator, texts or {})
+    given = [TextChunk(chunk) if isinstance(chunk, str) else chunk for chunk in chunks]
+    return join_located(locate(given, texts or {}), texts or {}, hole_separator, chunk_separator)
+
+
+def join_located(
+    chunks: Iterable[TextChunk],
+    texts: Mapping[str, str],
+    hole_separator: str = HOLE_SEPARATOR,
+    chunk_separator: str | None = None,
+) -> JoinedText:
+    """Join chunks as `join_texts` does, after `locate` has found them in these texts."""
+    chunks = list(chunks)
+    if (joined := _slice(chunks, texts)) is not None:
+        return joined
+    joiner = _Joiner(hole_separator, chunk_separator, texts)
     for chunk in chunks:
-        joiner.add(TextChunk(chunk) if isinstance(chunk, str) else chunk)
+        joiner.add(chunk)
     return joiner.result()
 
 
-def doubtful_bases(chunks: Iterable[TextChunk], ids: Collection[str], **options: Any) -> set[str]:
-    """Those bases of a text that joining chunks would need, to settle what it can only guess without.
+def _slice(chunks: Sequence[TextChunk], texts: Mapping[str, str]) -> JoinedText | None:
+    """Return the slice of a document that chunks cover; None if they do not cover one without a hole."""
+    base = chunks[0].base if chunks else None
+    if base is None or not all(chunk.in_document and chunk.base == base for chunk in chunks):
+        return None
+    text, reach = texts[base], None
+    spans = [Span(chunk.start or 0, chunk.end or 0) for chunk in chunks]
+    for start, end in sorted(spans):
+        if reach is not None and start > reach and not is_space(text[reach:start]):
+            return None
+        reach = max(end, reach or 0)
+    first, last = min(spans).start, reach or 0
+    return JoinedText(
+        text=text[first:last],
+        spans=tuple(Span(start - first, end - first) for start, end in spans),
+        sources=tuple(span.start for span in spans),
+        span=Span(first, last),
+        exact=True,
+    )
 
-    Args:
-        chunks: in reading order; no more of them are looked at than it takes.
-        ids: the bases of the chunks that are worth a question.
-        **options: the separators and `texts` of `join_texts`.
 
-    Returns:
-        Ids out of `ids`, as `JoinedText.doubtful` has them.
+class _Joint(NamedTuple):
+    """What comes before a chunk, and how much of the chunk is not added.
+
+    Attributes:
+        separator: text between.
+        shared: characters of the chunk that the text already ends with.
+        dropped: characters before those that the chunk repeats and that are left out.
     """
-    joiner = _Joiner(**options)
-    for chunk in chunks:
-        joiner.add(chunk)
-        if joiner.doubtful.issuperset(ids):
-            break
-    return joiner.doubtful.intersection(ids)
+
+    separator: str = ""
+    shared: int = 0
+    dropped: int = 0
 
 
 @dataclass
 class _Joiner:
-    """The text so far and, while offsets hold, the place in the document that its end has."""
+    """The text so far and, while offsets hold, the place of its end in the document."""
 
     hole_separator: str
-    chunk_separator: str
+    chunk_separator: str | None
     texts: Mapping[str, str]
     parts: list[str] = field(default_factory=list)
     length: int = 0
     spans: list[Span] = field(default_factory=list)
-    sources: list[int | None] = field(default_factory=list)
-    doubtful: set[str] = field(default_factory=set)
-    exact: bool = True
-    unconfirmed: bool = False
-    last: TextChunk | None = None
-    cursor: int | None = None  # place of the text's end, in the base of `placed`
-    placed: TextChunk | None = None  # the chunk whose base the cursor counts in
-    run_start: int = 0  # from here on, places in the text and in the base go in step
+    chunks: list[TextChunk] = field(default_factory=list)
+    sliced: bool = True  # the text is a slice of the document's if the offsets are right
+    agree: bool = True  # all chunks have offsets, and no joint contradicts them
+    cursor: int | None = None  # place of the text's end, in the offset base of `placed`
+    placed: TextChunk | None = None  # the chunk whose offset base the cursor counts in
+    run_start: int = 0  # from here on, places in the text and in the offset base go in step
+    header: str = ""  # of the table that the text ends in
 
     def add(self, chunk: TextChunk) -> None:
-        holds = chunk.offsets_fit and self._holds_in_base(chunk)
-        if self.last is None:
-            self.exact = holds
-            self._append("", chunk)
-            self._restart(chunk, holds)
-        elif not (holds and self._by_offsets(chunk)):
-            self.exact = False
-            if not chunk.follows:
-                self._append(self.hole_separator, chunk)
-            elif self._of_other_document(chunk):
-                # A page begins a line: no parser keeps the line break between two documents.
-                self._append(self.chunk_separator or ("" if self._tail(1).isspace() else "\n"), chunk)
-            else:
-                self._by_text(chunk)
-            self._restart(chunk, holds)
-        self.last = chunk
+        self.agree = self.agree and chunk.offsets_fit
+        cursor = self._cursor_for(chunk)
+        joint = None if cursor is None else self._by_offsets(chunk, cursor)
+        if joint is None:
+            joint = self._by_text(chunk) if self.chunks else _Joint()
+            self.agree = self.agree and cursor is None
+            self.sliced = not self.chunks and chunk.offsets_fit
+            self.run_start = self.length + len(joint.separator) - joint.shared
+            self.cursor, self.placed = None, None
+        self._append(joint, chunk)
+        if chunk.offsets_fit and self.spans[-1].end == self.length and not joint.dropped:
+            self.cursor, self.placed = chunk.end, chunk
+        self.header = open_header(chunk.text, self.header)
 
     def result(self) -> JoinedText:
-        first = self.sources[0] if self.sources else None
-        certain = self.exact and not self.unconfirmed and first is not None
+        exact = self.sliced and all(chunk.in_document for chunk in self.chunks)
+        start = self._source(self.chunks[0]) if self.chunks and self.sliced else None
         return JoinedText(
             text="".join(self.parts),
             spans=tuple(self.spans),
-            sources=tuple(self.sources),
-            span=Span(first, first + self.length) if certain and first is not None else None,
-            doubtful=frozenset(self.doubtful),
+            sources=tuple(self._source(chunk) for chunk in self.chunks),
+            span=None if start is None else Span(start, start + self.length),
+            exact=exact and start is not None,
         )
 
-    def _holds_in_base(self, chunk: TextChunk) -> bool:
-        base = self._base_text(chunk)
-        return base is None or base[chunk.start : chunk.end] == chunk.text
+    def _source(self, chunk: TextChunk) -> int | None:
+        return chunk.source_start if chunk.in_document or self.agree else None
 
-    def _base_text(self, chunk: TextChunk) -> str | None:
-        return self.texts.get(chunk.base) if chunk.base is not None else None
-
-    def _restart(self, chunk: TextChunk, holds: bool) -> None:
-        """Count places from this chunk on, after a joint that offsets did not make."""
-        self.run_start = self.spans[-1].start
-        at_end = self.spans[-1].end == self.length
-        self.placed, self.cursor = (chunk, chunk.end) if holds and at_end else (None, None)
-        whole = self.spans[-1].end - self.spans[-1].start == len(chunk.text)
-        self.sources[-1] = chunk.source_start if holds and whole else None
-
-    def _append(self, separator: str, chunk: TextChunk, skip: int = 0) -> None:
-        """Put the chunk's text behind what stands; its first `skip` characters stand there already."""
-        self.parts += (separator, chunk.text[skip:]) if separator else (chunk.text[skip:],)
-        start = self.length + len(separator) - skip
-        self.length += len(separator) + len(chunk.text) - skip
-        self._stand(start, chunk)
-
-    def _stand(self, start: int, chunk: TextChunk) -> None:
-        self.spans.append(Span(start, start + len(chunk.text)))
-        self.sources.append(chunk.source_start)
-
-    def _by_offsets(self, chunk: TextChunk) -> bool:
-        """Join where the offsets say; False where they cannot say, or where the text contradicts them."""
-        cursor = self._cursor_for(chunk)
-        if cursor is None or chunk.start is None or chunk.end is None:
-            return False
-        shared = cursor - chunk.start
-        if shared > self.length - self.run_start:
-            return False
-        if shared < 0:
-            return self._over_gap(chunk, cursor)
-        if chunk.end <= cursor and chunk.text:
-            return self._inside(chunk, cursor)
-        if shared and self._tail(shared) != chunk.text[:shared]:
-            return False
-        self._append("", chunk, skip=shared)
-        self._move(chunk, chunk.end)
-        return True
+    def _append(self, joint: _Joint, chunk: TextChunk) -> None:
+        added = chunk.text[joint.dropped + joint.shared :]
+        self.parts += (joint.separator, added) if joint.separator else (added,)
+        start = self.length + len(joint.separator) - joint.shared
+        self.length += len(joint.separator) + len(added)
+        self.spans.append(Span(start, start + len(chunk.text) - joint.dropped))
+        self.chunks.append(chunk)
 
     def _cursor_for(self, chunk: TextChunk) -> int | None:
-        """The place of the text's end, in the base of this chunk."""
-        if self.cursor is None or self.placed is None:
+        """Return the place of the text's end in the offset base of a chunk; None if it is unknown."""
+        if self.cursor is None or self.placed is None or not chunk.offsets_fit:
             return None
         if self.placed.base == chunk.base:
             return self.cursor
-        if self._of_other_document(chunk):
-            return None
-        if self.placed.shift is None or chunk.shift is None:
+        if self._of_other_document(chunk) or self.placed.shift is None or chunk.shift is None:
             return None
         return self.cursor + self.placed.shift - chunk.shift
 
     def _of_other_document(self, chunk: TextChunk) -> bool:
-        last = self.last.document if self.last else None
+        last = self.chunks[-1].document
         return None not in (last, chunk.document) and last != chunk.document
 
-    def _move(self, chunk: TextChunk, cursor: int) -> None:
-        self.placed, self.cursor, self.unconfirmed = chunk, cursor, False
-
-    def _over_gap(self, chunk: TextChunk, cursor: int) -> bool:
-        """The document has characters between the text and the chunk: stripped white space, or a hole."""
-        gap = self._gap(chunk, cursor) if chunk.follows else None
-        if gap is None:
-            self.exact = False
-            self.run_start = self.length + len(self.hole_separator)
-        elif self.unconfirmed:
-            self.exact = False
-        self._append(self.hole_separator if gap is None else gap, chunk)
-        self._move(chunk, chunk.end or 0)
-        return True
-
-    def _gap(self, chunk: TextChunk, cursor: int) -> str | None:
-        start = chunk.start or 0
-        base = self._base_text(chunk)
-        if base is not None and cursor >= 0:  # what stands before the base, its text does not tell
-            between = base[cursor:start]
-            return between if between.isspace() else None
-        end = self._tail(1)
-        size = start - cursor
-        if size > MAX_STRIPPED or end.isspace() or chunk.text[:1].isspace():
-            return None
-        self.exact = False
-        self._doubt(chunk)
-        return _likely_white_space(size, end + chunk.text[:1])
-
-    def _inside(self, chunk: TextChunk, cursor: int) -> bool:
-        """The offsets say that the text has all of the chunk.
-
-        Parsers find a chunk by searching from the start of the one before, so a short sentence that
-        repeats the end of the one before is noted inside of it: it is put behind instead, and the chunk
-        that follows shows whether it belongs there.
-        """
-        if len(chunk.text) < MIN_OVERLAP and chunk.follows:
-            return self._behind(chunk, cursor)
-        return self._within(chunk, cursor)
-
-    def _within(self, chunk: TextChunk, cursor: int) -> bool:
+    def _by_offsets(self, chunk: TextChunk, cursor: int) -> _Joint | None:
+        """Join where the offsets say; None if the text contradicts them."""
         shared = cursor - (chunk.start or 0)
-        if not self._tail(shared).startswith(chunk.text):
-            return False
-        self._stand(self.length - shared, chunk)
-        return True
+        if chunk.follows and not chunk.checked and self._precedes(chunk, self.chunks[-1]):
+            return None
+        if shared < 0:
+            return self._over_gap(chunk, cursor)
+        if shared > self.length - self.run_start:
+            return None
+        known = chunk.text[:shared]
+        return _Joint(shared=shared) if self._tail(shared).startswith(known) else None
 
-    def _behind(self, chunk: TextChunk, cursor: int) -> bool:
-        base = self._base_text(chunk)
-        gap = ""
-        if base is not None:
-            rest = base[cursor : cursor + MAX_STRIPPED + len(chunk.text)]
-            gap = rest[: len(rest) - len(rest.lstrip())] if not chunk.text[:1].isspace() else ""
-            if not rest.startswith(chunk.text, len(gap)):  # it repeats nothing: it lies in the text
-                return self._within(chunk, cursor)
-        start = cursor + len(gap)
-        moved = chunk._replace(start=start, end=start + len(chunk.text))
-        self._append(gap, moved)
-        self._move(moved, start + len(chunk.text))
-        if base is None:
-            self.unconfirmed = True
-            self.sources[-1] = None
-            self._doubt(chunk)
-        return True
+    def _precedes(self, chunk: TextChunk, last: TextChunk) -> bool:
+        """Return True if a chunk is noted before the one that it follows: no parser notes it so."""
+        start = last.start if last.base == chunk.base else None
+        return start is not None and chunk.start is not None and chunk.start <= start
 
-    def _doubt(self, chunk: TextChunk) -> None:
-        if chunk.base is not None:
-            self.doubtful.add(chunk.base)
+    def _over_gap(self, chunk: TextChunk, cursor: int) -> _Joint:
+        """Join over characters between the text and the chunk: the document's, stripped space, or a hole."""
+        start, between = chunk.start or 0, self.hole_separator
+        if chunk.checked and self.placed and self.placed.base == chunk.base and chunk.base is not None:
+            gap = self.texts[chunk.base][cursor:start]
+            if is_space(gap) or (chunk.follows and is_headings(gap)):
+                return _Joint(gap)
+            if not has_words(gap) or (chunk.follows and len(gap) <= MAX_LEFT_OUT):
+                between = self._separator(chunk)
+        elif chunk.follows and chunk.shift is None and start - cursor > MAX_STRIPPED:
+            between = self._separator(chunk)  # markup, or offsets that count in another section
+        elif chunk.follows:
+            space = stripped_space(start - cursor, self._tail(1), chunk.text)
+            if space is not None:
+                self.sliced = False
+                return _Joint(space)
+        self.sliced = False
+        self.run_start = self.length + len(between)
+        return _Joint(between)
 
-    def _by_text(self, chunk: TextChunk) -> None:
-        text, last = chunk.text, self.last.text if self.last else ""
-        shared = common_length(self._tail(len(text)), text)
-        if shared >= MIN_OVERLAP:
-            self._append("", chunk, skip=shared)
-        elif len(text) >= MIN_OVERLAP and text in last:
-            self._stand(self.spans[-1].start + last.index(text), chunk)
-        elif len(self.spans) == 1 and len(last) >= MIN_OVERLAP and last in text:
-            before = text.index(last)
-            self.spans = [Span(before, before + len(last))]
-            self.parts, self.length = [], 0
-            self._append("", chunk)
-        elif (repeated := self._repeated_header(text, last)) > 0:
-            self._append("", chunk, skip=repeated)
-            self.spans[-1] = Span(self.spans[-1].start + len(_header(text)), self.spans[-1].end)
-        else:
-            self._append(self.chunk_separator, chunk)
+    def _by_text(self, chunk: TextChunk) -> _Joint:
+        if not chunk.follows:
+            return _Joint(self.hole_separator)
+        if self._of_other_document(chunk):
+            # A page begins a line: no parser keeps the line break between two documents.
+            return _Joint(self.chunk_separator or ("" if self._tail(1).isspace() else "\n"))
+        header = leading_header(chunk.text)
+        dropped = len(header) if header and header == self.header else 0
+        shared = self._overlap(chunk.text[dropped:])
+        if dropped and not shared:
+            return _Joint("" if self._tail(1) == "\n" else "\n", dropped=dropped)
+        return _Joint("" if shared else self._separator(chunk), shared, dropped)
 
-    def _repeated_header(self, text: str, last: str) -> int:
-        """Characters of a table's header and of shared rows behind it that stand in the text already."""
-        header = _header(text)
-        if not header or header not in last:
-            return 0
-        rows = text[len(header) :]
-        shared = common_length(self._tail(len(rows)), rows)
-        return len(header) + shared if shared >= MIN_OVERLAP else 0
+    def _separator(self, chunk: TextChunk) -> str:
+        if self.chunk_separator is not None:
+            return self.chunk_separator
+        return separator(self.chunks[-1].text, chunk.text)
+
+    def _overlap(self, text: str) -> int:
+        """Return how much of a text's start ends the last chunk; 0 where that is the whole of either."""
+        last = len(self.chunks[-1].text)
+        shared = common_length(self._tail(min(last, len(text))), text)
+        return shared if shared < min(last, len(text)) else 0
 
     def _tail(self, size: int) -> str:
-        """The last characters of the text."""
+        """Return the last characters of the text."""
         taken: list[str] = []
         missing = size
         for part in reversed(self.parts):
@@ -340,23 +295,3 @@ class _Joiner:
             taken.append(part[-missing:])
             missing -= len(part)
         return "".join(reversed(taken))
-
-
-def _header(text: str) -> str:
-    """A Markdown table's first line and the rule below it; "" where the text does not begin with a table."""
-    titles, _, below = text.partition("\n")
-    rule, end, _ = below.partition("\n")
-    if not end or "|" not in titles or not _TABLE_RULE.fullmatch(rule.lstrip(" \t")):
-        return ""
-    return f"{titles}\n{rule}\n"
-
-
-def _likely_white_space(size: int, around: str) -> str:
-    if size == 1:
-        return "\n" if without_spaces(around) else " "
-    return "\n\n" + " " * (size - 2)
-
-
-def without_spaces(text: str) -> bool:
-    """Whether any character of a text is of a script that puts no space between sentences."""
-    return _NO_SPACES.search(text) is not None

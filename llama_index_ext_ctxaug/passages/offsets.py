@@ -1,4 +1,4 @@
-"""Describe where a chunk's text is in its document, as its parser noted it."""
+"""Describe where a chunk's text is in its document: noted by a parser, or found in the document's text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import NamedTuple
 
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 
+from llama_index_ext_ctxaug.passages.span import Span
+
+_SECTION_KEYS = ("header_path", "tag")
+"""Metadata of LlamaIndex's Markdown and HTML parsers."""
+
 
 class TextChunk(NamedTuple):
-    """The text of a chunk and its noted offsets.
+    """The text of a chunk and its offsets.
 
     Attributes:
         text: its text, without metadata.
-        start: its first character in the offset base, as its parser noted it; None if unknown.
+        start: its first character in the offset base; None if unknown.
         end: its end in the offset base, exclusive; None if unknown.
         base: id of the text that the offsets count in: the source document, or a parent chunk.
         shift: first character of the offset base in the source document: 0 for the document itself; None
@@ -21,6 +26,7 @@ class TextChunk(NamedTuple):
         follows: True if links say that it directly follows the chunk before; False if text may be missing
             in between.
         document: id of the source document; None if unknown. Chunks of different documents share no text.
+        checked: True if the offset base has this text at these offsets; False for what a parser noted.
     """
 
     text: str
@@ -30,6 +36,7 @@ class TextChunk(NamedTuple):
     shift: int | None = 0
     follows: bool = True
     document: str | None = None
+    checked: bool = False
 
     @property
     def offsets_fit(self) -> bool:
@@ -43,8 +50,21 @@ class TextChunk(NamedTuple):
 
     @property
     def source_start(self) -> int | None:
-        """First character in the source document, as noted; None if unknown."""
+        """First character in the source document; None if unknown."""
         return None if self.start is None or self.shift is None else self.start + self.shift
+
+    @property
+    def in_document(self) -> bool:
+        """True if the text was compared with the document's."""
+        return self.checked and self.document in (None, self.base)
+
+    def at(self, span: Span | None, base: str, text: str) -> TextChunk:
+        """Return the chunk with the text and offsets that were found, or with none."""
+        if span is None:
+            return self._replace(start=None, end=None)
+        start, end = span
+        shift = 0 if base == self.document else self.shift
+        return self._replace(text=text[start:end], start=start, end=end, base=base, shift=shift, checked=True)
 
 
 def text_of(node: BaseNode) -> str:
@@ -58,29 +78,42 @@ def offsets_of(node: BaseNode | None) -> tuple[int | None, int | None]:
 
 
 def start_in_document(
+    node: BaseNode,
     base: str | None,
     document: str | None,
     find: Callable[[str], BaseNode | None],
     parent_of: Callable[[BaseNode], str | None],
 ) -> int | None:
-    """Return where an offset base starts in its document, by the offsets of the parents above it.
+    """Return where the base of a node's offsets starts in its document, by the offsets of its parents.
 
     Args:
-        base: id of the offset base.
+        node: the node.
+        base: id of its offset base.
         document: id of the source document.
         find: returns the node of an id, None if it is not loaded.
         parent_of: returns the id of a node's parent.
 
     Returns:
-        The first character, 0 for the document itself; None if a parent or its offset is unknown.
+        The first character, 0 for the document itself; None if a parent or its offset is unknown, or if
+        the offsets may count in a section that was parsed again and is stored nowhere.
     """
+    if _may_be_of_section(node):
+        return None
     start, seen = 0, set[str]()
     while base is not None and base != document:
-        node = find(base)
-        noted = offsets_of(node)[0]
-        if node is None or noted is None or base in seen:
+        parent = find(base)
+        noted = offsets_of(parent)[0]
+        if parent is None or noted is None or base in seen:
             return None
         seen.add(base)
         start += noted
-        base = parent_of(node)
+        base = parent_of(parent)
     return start
+
+
+def _may_be_of_section(node: BaseNode) -> bool:
+    """Return True if a node may have been parsed from a section: its offsets then count in that section."""
+    if any(key in node.metadata for key in _SECTION_KEYS):
+        return True
+    sentence = node.metadata.get("original_text")  # of SentenceWindowNodeParser
+    return sentence is not None and sentence != text_of(node)

@@ -88,7 +88,7 @@ def compose(
         stopped_previous=first.stopped_previous,
         stopped_next=last.stopped_next,
         pieces=tuple(_piece(chunks[number], joined, number, span, shift) for number, span in tiles),
-        exact=joined.span is not None,
+        exact=joined.exact,
     )
     node = TextNode(
         id_=passage_id(around.source_id, joined.span or [chunk.node.node_id for chunk in chunks], text),

@@ -78,7 +78,7 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
             passages = self._passages(expansion)
             for warning in expansion.links.warnings():
                 logger.warning("%s: %s", self.class_name(), warning)
-            yield from expansion.reader.fetch([ReadRequest(nodes=writer.texts_to_read(passages))])
+            yield from writer.place(passages)
         except Exception as error:
             if error is not expansion.reader.error or self.on_store_error == "raise":
                 raise

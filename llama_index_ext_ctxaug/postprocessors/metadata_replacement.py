@@ -21,12 +21,12 @@ from llama_index.core.schema import (
 from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_hits
 from llama_index_ext_ctxaug.flow import Flow, finished
-from llama_index_ext_ctxaug.passages.joining import JoinedText, join_texts
-from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.joining import JoinedText
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.passage_node import Surroundings, compose, is_text
 from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
 from llama_index_ext_ctxaug.passages.provenance import document_of, own_metadata, with_provenance
+from llama_index_ext_ctxaug.passages.separators import stripped_space
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.relationships import related_id
 from llama_index_ext_ctxaug.windows.metadata_windows import MetadataWindow, Placed, merge_windows
@@ -178,21 +178,17 @@ def _window(node: BaseNode, text: str) -> MetadataWindow:
 
 def _joined(windows: Sequence[MetadataWindow], starts: Sequence[int]) -> JoinedText:
     """Join the windows of a group; the span of each is that of the hit's own text."""
-    reach = 0
-    chunks: list[TextChunk] = []
-    for window, start in zip(windows, starts, strict=True):
-        end = start + len(window.text)
-        if end > reach:
-            chunks.append(TextChunk(window.text, start, end))
-            reach = end
-    text = join_texts(chunks).text
+    text = ""
     spans: list[Span] = []
     for window, start in zip(windows, starts, strict=True):
+        if start > len(text):  # windows that touch, with stripped white space between
+            text += stripped_space(start - len(text), text, window.text) or " " * (start - len(text))
+        text += window.text[len(text) - start :]
         place, own = window.own_place, window.own.strip()
         inner = Span(0, len(window.text)) if place is None else Span(place, place + len(own))
         spans.append(Span(start + inner.start, start + inner.end))
     sources = [window.own_start if window.own_place is not None else None for window in windows]
-    return JoinedText(text, tuple(spans), tuple(sources), span=None, doubtful=frozenset())
+    return JoinedText(text, tuple(spans), tuple(sources), span=None, exact=False)
 
 
 def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
 
-from llama_index_ext_ctxaug.passages.joining import without_spaces
+from llama_index_ext_ctxaug.passages.separators import unspaced
 from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP, common_length
 
 MAX_GAP = 2
@@ -167,7 +167,7 @@ def _place_by_offsets(first: MetadataWindow, second: MetadataWindow) -> int | No
     place = other - start
     if not 0 <= place <= len(first.text) + MAX_GAP:
         return None
-    if place > len(first.text) and without_spaces(first.text[-1:]) and without_spaces(second.text[:1]):
+    if place > len(first.text) and unspaced(first.text[-1:]) and unspaced(second.text[:1]):
         return None  # no space is stripped there, and two characters are a sentence
     shared = first.text[place : place + len(second.text)]
     return place if second.text.startswith(shared) else None

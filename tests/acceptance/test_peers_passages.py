@@ -85,7 +85,7 @@ def test_a_hit_that_cannot_be_placed(postprocess: Postprocess, caplog: pytest.Lo
     with caplog.at_level(logging.WARNING):
         result = postprocess(passages_of(store, 1), found)
     assert result[0] is found[0]
-    assert texts(result[1:]) == [nodes[0].text + nodes[1].text]
+    assert texts(result[1:]) == [f"{nodes[0].text} {nodes[1].text}"]
     assert nodes[2].node_id in caplog.text
     with pytest.raises(MissingNodeError):
         postprocess(passages_of(store, 1, strict=True), found)
@@ -168,7 +168,7 @@ class TestAdjacentHits:
         """Hit 5, another document's hit 0, and hit 4 give 4-5 first, then the other document."""
         one, two = linked_document(6, source_id="d1"), linked_document(2, source_id="d2")
         found = [*hits(one, [5]), *hits(two, [0]), *hits(one, [4])]
-        assert texts(self.merge(postprocess, found)) == [one[4].text + one[5].text, two[0].text]
+        assert texts(self.merge(postprocess, found)) == [f"{one[4].text} {one[5].text}", two[0].text]
 
     def test_levels(self, postprocess: Postprocess):
         """Siblings and neighboring parents merge; a parent and its child, or cousins, do not."""
@@ -224,7 +224,7 @@ def test_a_deleted_chunk_parts_a_run(postprocess: Postprocess):
     nodes = linked_document(20)
     store = ObservedDocstore(docstore_of(nodes), missing={nodes[11].node_id})
     result = postprocess(passages_of(store, 2), hits(nodes, [10, 12]))
-    assert texts(result) == ["".join(n.text for n in nodes[8:11]), "".join(n.text for n in nodes[12:15])]
+    assert texts(result) == [" ".join(n.text for n in nodes[8:11]), " ".join(n.text for n in nodes[12:15])]
     assert [read_provenance(hit.node).hits for hit in result] == [(nodes[10].node_id,), (nodes[12].node_id,)]
 
 
@@ -235,7 +235,7 @@ def test_nothing_and_no_neighbors(postprocess: Postprocess):
     assert postprocess(augmenter, []) == []
     assert texts(postprocess(augmenter, hits(nodes, [4, 1, 2]))) == [
         nodes[4].text,
-        nodes[1].text + nodes[2].text,
+        f"{nodes[1].text} {nodes[2].text}",
     ]
 
 

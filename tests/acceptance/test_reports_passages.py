@@ -53,7 +53,7 @@ def test_the_same_node_twice(postprocess: Postprocess):
     assert postprocess(passages_of(docstore_of(nodes), 0), found) == [found[0]]
     (passage,) = postprocess(passages_of(docstore_of(nodes), 1), found)
     assert passage.score == 0.9
-    assert passage.node.text == nodes[0].text + nodes[1].text
+    assert passage.node.text == f"{nodes[0].text} {nodes[1].text}"
 
 
 def test_tokens_are_bounded(postprocess: Postprocess):

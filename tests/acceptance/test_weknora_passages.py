@@ -13,8 +13,9 @@ from helpers import Postprocess
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor, read_provenance
-from llama_index_ext_ctxaug.passages.joining import HOLE_SEPARATOR, join_texts
+from llama_index_ext_ctxaug.passages.joining import join_texts
 from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.separators import HOLE_SEPARATOR
 from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 
 Spans = list[tuple[str, int, int]]
@@ -63,7 +64,8 @@ def test_equal_rows_side_by_side(postprocess: Postprocess):
 
 def test_offsets_that_the_text_contradicts(postprocess: Postprocess):
     """Where offsets claim an overlap of 20 and the texts differ, both texts are whole."""
-    assert text_of(postprocess, [("a" * 100, 0, 100), ("c" * 120, 80, 200)]) == "a" * 100 + "c" * 120
+    text = text_of(postprocess, [("a" * 100, 0, 100), ("c" * 120, 80, 200)])
+    assert text == "a" * 100 + " " + "c" * 120
 
 
 def test_adjacent_chunks(postprocess: Postprocess):
@@ -101,7 +103,7 @@ def test_an_edited_chunk_keeps_its_text(postprocess: Postprocess, second: tuple[
     """Where an edit made the offsets stale, both texts are kept and no range is claimed."""
     nodes = document([("a" * 100, 0, 100), second])
     (passage,) = merged(postprocess, nodes)
-    assert passage.node.text == "a" * 100 + second[0]
+    assert passage.node.text == "a" * 100 + " " + second[0]
     assert passage.node.start_char_idx is None
     assert not read_provenance(passage.node).exact
 
@@ -110,7 +112,7 @@ def test_three_in_a_row_with_a_bad_joint(postprocess: Postprocess):
     """Where the first joint cannot be trimmed, all three texts are kept and their ids recorded."""
     nodes = document([("a" * 100, 0, 100), ("x" * 100, 80, 180), ("c" * 100, 180, 280)])
     (passage,) = merged(postprocess, nodes)
-    assert passage.node.text == "a" * 100 + "x" * 100 + "c" * 100
+    assert passage.node.text == "a" * 100 + " " + "x" * 100 + "c" * 100
     assert [p.node_id for p in read_provenance(passage.node).pieces] == [n.node_id for n in nodes]
 
 
@@ -148,10 +150,10 @@ def test_a_repeated_table_header(postprocess: Postprocess):
 
 
 def test_shared_and_contained_text(postprocess: Postprocess):
-    """A boundary text of 20 characters comes once, and contained text is absorbed."""
+    """A boundary text of 20 characters appears once; contained text stays, since it proves nothing."""
     boundary = "twenty characters 20"
     assert join_texts([f"before {boundary}", f"{boundary} after"]).text == f"before {boundary} after"
-    assert join_texts([f"a {boundary} b", boundary]).text == f"a {boundary} b"
+    assert join_texts([f"a {boundary} b", boundary]).text == f"a {boundary} b {boundary}"
 
 
 def test_a_hole_is_marked():
@@ -162,20 +164,20 @@ def test_a_hole_is_marked():
 
 
 def test_an_edited_neighbor(postprocess: Postprocess):
-    """The text is joined, and the provenance marks it as inexact and gives it no place."""
+    """The text is joined, the provenance says that it is not exact and claims no place."""
     nodes = document([("the neighbor, edited", 0, 90), ("B" * 60, 90, 150)])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[1], score=1.0)])
     provenance = read_provenance(passage.node)
-    assert passage.node.text == "the neighbor, edited" + "B" * 60
+    assert passage.node.text == "the neighbor, edited\n" + "B" * 60
     assert not provenance.exact
-    assert [p.source_start for p in provenance.pieces] == [None, 90]
+    assert [p.source_start for p in provenance.pieces] == [None, None]
 
 
 def test_a_neighbor_equal_to_the_hit(postprocess: Postprocess):
-    """A neighbor with the hit's text and no range of its own adds nothing, not even provenance."""
+    """A neighbor with the hit's text and no range of its own is kept: it is no overlap."""
     nodes = linked_document(["the very same text", "the very same text"])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[0], score=1.0)])
-    assert passage.node.text == "the very same text"
-    assert [p.node_id for p in read_provenance(passage.node).pieces] == [nodes[0].node_id]
+    assert passage.node.text == "the very same text the very same text"
+    assert [p.node_id for p in read_provenance(passage.node).pieces] == [node.node_id for node in nodes]

@@ -117,7 +117,7 @@ def test_text_before_and_after_under_custom_keys() -> None:
         window_size=1, layout="sides", previous_metadata_key="before", next_metadata_key="after"
     )
     out = extractor(linked_document(["a", "b", "c"]))
-    assert (out[1].metadata["before"], out[1].metadata["after"]) == ("a", "c")
+    assert (out[1].metadata["before"], out[1].metadata["after"]) == ("a ", " c")
 
 
 def test_chinese_sentences() -> None:
@@ -224,7 +224,7 @@ def test_window_keys_are_never_embedded() -> None:
 def test_nodes_without_a_document() -> None:
     """Nodes without a known document are kept, with a window of themselves alone."""
     nodes = [TextNode(text="alone"), *linked_document(["a", "b"])]
-    assert [node.metadata["window"] for node in WindowExtractor()(nodes)] == ["alone", "ab", "ab"]
+    assert [node.metadata["window"] for node in WindowExtractor()(nodes)] == ["alone", "a b", "a b"]
 
 
 @pytest.mark.parametrize("merge", [False, True])

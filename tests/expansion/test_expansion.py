@@ -116,7 +116,7 @@ def test_what_was_found_backward_only_is_joined(postprocess: Postprocess) -> Non
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=2, mode="previous")
     assert [hit.node.text for hit in postprocess(augmenter, hits(nodes, [0]))] == ["a", "b", "c"]
     together = augmenter.model_copy(update={"output": "passages"})
-    assert [hit.node.text for hit in postprocess(together, hits(nodes, [0]))] == ["abc"]
+    assert [hit.node.text for hit in postprocess(together, hits(nodes, [0]))] == ["a b c"]
 
 
 @pytest.mark.parametrize("stated", ["link", "back link", "metadata"])
@@ -131,7 +131,7 @@ def test_hits_of_two_documents_do_not_touch(postprocess: Postprocess, stated: st
         first[1].metadata["next_id"] = second[0].node_id
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second), num_nodes=1, output="passages")
     result = postprocess(augmenter, hits([*first, *second], [2, 1]))
-    assert [hit.node.text for hit in result] == ["cd", "b"]
+    assert [hit.node.text for hit in result] == ["c d", "b"]
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])

@@ -43,14 +43,14 @@ def test_window_of_each_chunk() -> None:
     assert windows(nodes) == ["a b ", "a b c ", "b c d ", "c d "]
     assert windows(nodes, 9) == ["a b c d "] * 4
     by_default = WindowExtractor()(linked_document(list("abcdefghi")))
-    assert [node.metadata["window"] for node in by_default][::4] == ["abcd", "bcdefgh", "fghi"]
+    assert [node.metadata["window"] for node in by_default][::4] == ["a b c d", "b c d e f g h", "f g h i"]
 
 
 def test_never_across_documents() -> None:
     """A window ends where its document ends, also where a link leads on."""
     first, second = linked_document(["a", "b"], source_id="one"), linked_document(["c", "d"], source_id="two")
     first[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=second[0].node_id)
-    assert windows([*first, *second], 5) == ["ab", "ab", "cd", "cd"]
+    assert windows([*first, *second], 5) == ["a b", "a b", "c d", "c d"]
 
 
 def test_sides() -> None:
@@ -58,9 +58,9 @@ def test_sides() -> None:
     nodes = linked_document(["a", "b", "c"])
     out = WindowExtractor(window_size=1, layout="sides")(nodes)
     assert [(n.metadata["previous_text"], n.metadata["next_text"]) for n in out] == [
-        ("", "b"),
-        ("a", "c"),
-        ("b", ""),
+        ("", " b"),
+        ("a ", " c"),
+        ("b ", ""),
     ]
     assert "window" not in out[0].metadata
 
@@ -155,7 +155,7 @@ def test_problems_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     nodes = linked_document(["a", "b"])
     nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     with caplog.at_level(logging.WARNING):
-        assert windows(nodes) == ["ab", "ab"]
+        assert windows(nodes) == ["a b", "a b"]
     assert [record.getMessage()[:32] for record in caplog.records] == ["WindowExtractor: 1 problems with"]
 
 
@@ -238,7 +238,7 @@ def test_kinds_of_nodes_are_kept() -> None:
     image = ImageNode(text="i", image_path="x.png", relationships=nodes[1].relationships, id_=nodes[1].id_)
     out = WindowExtractor()([nodes[0], image])
     assert isinstance(out[1], ImageNode)
-    assert (out[1].image_path, out[1].metadata["window"]) == ("x.png", "ai")
+    assert (out[1].image_path, out[1].metadata["window"]) == ("x.png", "a i")
 
 
 def test_no_nodes() -> None:
