@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from llama_index.core.schema import BaseNode
+
+from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest, Search
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
+from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.locating import locate
 from llama_index_ext_ctxaug.passages.offsets import TextChunk, offsets_of, start_in_document, text_of
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.passage_node import is_text
 from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP
 from llama_index_ext_ctxaug.passages.span import Span
+from llama_index_ext_ctxaug.passages.tables import begins_with_row, open_header
+
+MAX_TABLE_CHUNKS = 50
+"""Maximum chunks before a passage that are read to find the header of a table."""
 
 
 @dataclass
@@ -29,20 +37,26 @@ class ChunkTexts:
     documents: dict[str, str] = field(default_factory=dict)
     _known: dict[str, TextChunk] = field(default_factory=dict)
 
-    def to_read(self, passages: Sequence[Passage]) -> list[str]:
+    def to_read(self, passages: Sequence[Passage], *, tables: bool = False) -> list[str]:
         """Return the ids of the texts in which chunks of these passages are to be found.
 
-        These are source documents and parents, where more than one chunk of a document goes into the output.
+        These are source documents and parents, where more than one chunk of a document goes into the
+        output; with `tables` also those of a single chunk that begins with a row.
         """
         chunks = [chunk for passage in passages for chunk in passage.chunks if is_text(chunk.node)]
         known = [self.expansion.links.relations(chunk.node) for chunk in chunks]
         count = Counter(own.document for own in known)
-        ids = (id_ for own in known if count[own.document] > 1 for id_ in (own.source, own.parent))
+        ids = (
+            id_
+            for chunk, own in zip(chunks, known, strict=True)
+            if count[own.document] > 1 or (tables and begins_with_row(text_of(chunk.node)))
+            for id_ in (own.source, own.parent)
+        )
         return list(dict.fromkeys(id_ for id_ in ids if id_ is not None))
 
     def place(self, passages: Sequence[Passage]) -> None:
         """Find the chunks of passages in the texts that are loaded."""
-        for id_ in self.to_read(passages):
+        for id_ in self.to_read(passages, tables=True):
             node = self.expansion.reader.node(id_)
             if node is not None:
                 self.documents[id_] = text_of(node)
@@ -50,6 +64,48 @@ class ChunkTexts:
             chunks = [chunk for chunk in passage.chunks if is_text(chunk.node)]
             texts = locate(self._sectioned([self._noted(chunk) for chunk in chunks], chunks), self.documents)
             self._known |= {chunk.node.id_: text for chunk, text in zip(chunks, texts, strict=True)}
+
+    def read_headers(self, passages: Sequence[Passage]) -> Flow[None]:
+        """Find the header of the table that each chunk begins within: in the document or in chunks before."""
+        without: list[Passage] = []
+        for passage in passages:
+            if self._inherit(passage, ""):
+                without.append(passage)
+        searches = (self._header_before(passage.chunks[0].node) for passage in without)
+        headers = yield from self.expansion.reader.advance(searches)
+        for passage, header in zip(without, headers, strict=True):
+            self._inherit(passage, header)
+
+    def _inherit(self, passage: Passage, header: str) -> bool:
+        """Note the headers of a passage's chunks; return True if the first begins with rows without one."""
+        unknown = False
+        for number, chunk in enumerate(passage.chunks):
+            text = self.of(chunk)
+            if begins_with_row(text.text):
+                if text.checked and text.base is not None:
+                    header = open_header(self.documents[text.base], header, text.start)
+                unknown = unknown or (number == 0 and not header)
+                self._known[chunk.node.id_] = text._replace(header=header)
+            header = open_header(text.text, header)
+        return unknown
+
+    def _header_before(self, node: BaseNode) -> Search[str]:
+        """Search the chunks before a node for the header of the table that it begins within."""
+        links = self.expansion.links
+        document = links.document(node)
+        for _ in range(MAX_TABLE_CHUNKS):
+            id_ = (yield from links.beside(node, "previous")).node_id
+            if id_ is None:
+                break
+            yield ReadRequest(nodes=(id_,))
+            before = links.reader.node(id_)
+            if before is None or links.document(before) != document or self.expansion.refusal(before):
+                break
+            header = open_header(text_of(before), "open")
+            if header != "open":
+                return header
+            node = before
+        return ""
 
     def of(self, chunk: Chunk) -> TextChunk:
         """Return a chunk's text and its place, as found or else as noted."""

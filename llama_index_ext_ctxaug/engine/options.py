@@ -33,6 +33,10 @@ class OutputOptions(BaseModel):
         description="Separator between chunks where neither their offsets nor the document show what is "
         "between; None for a line break, a space or nothing, by script and markup.",
     )
+    table_headers: bool = Field(
+        default=False,
+        description="Put the header of a Markdown table before rows of a passage whose header is not there.",
+    )
     mark_hits: tuple[str, str] | None = Field(
         default=None, description="Marks around the text of hits in a passage; None for no marks."
     )

@@ -63,8 +63,11 @@ class Writer:
         """Find the chunks of passages in their documents' texts, which are read at once if unread."""
         if self.options.output == "passages":
             if self.options.read_source:
-                yield from self.expansion.reader.fetch([ReadRequest(nodes=self._texts.to_read(passages))])
+                wanted = self._texts.to_read(passages, tables=self.options.table_headers)
+                yield from self.expansion.reader.fetch([ReadRequest(nodes=wanted)])
             self._texts.place(passages)
+            if self.options.table_headers:
+                yield from self._texts.read_headers(passages)
 
     def fit(
         self,

@@ -123,7 +123,9 @@ def join_located(
 def _slice(chunks: Sequence[TextChunk], texts: Mapping[str, str]) -> JoinedText | None:
     """Return the slice of a document that chunks cover; None if they do not cover one without a hole."""
     base = chunks[0].base if chunks else None
-    if base is None or not all(chunk.in_document and chunk.base == base for chunk in chunks):
+    if base is None or chunks[0].header:
+        return None
+    if not all(chunk.in_document and chunk.base == base for chunk in chunks):
         return None
     text, reach = texts[base], None
     spans = [Span(chunk.start or 0, chunk.end or 0) for chunk in chunks]
@@ -183,10 +185,14 @@ class _Joiner:
             self.sliced = not self.chunks and chunk.offsets_fit
             self.run_start = self.length + len(joint.separator) - joint.shared
             self.cursor, self.placed = None, None
+        if chunk.header and (not self.chunks or joint.separator == self.hole_separator):
+            joint = joint._replace(separator=joint.separator + chunk.header)
+            self.sliced = False
+            self.run_start += len(chunk.header)
         self._append(joint, chunk)
         if chunk.offsets_fit and self.spans[-1].end == self.length and not joint.dropped:
             self.cursor, self.placed = chunk.end, chunk
-        self.header = open_header(chunk.text, self.header)
+        self.header = open_header(chunk.text, chunk.header or self.header)
 
     def result(self) -> JoinedText:
         exact = self.sliced and all(chunk.in_document for chunk in self.chunks)

@@ -24,6 +24,9 @@ _REACH = 10_000
 _SHORT_REACH = 100
 """The same for a text so short that it may be there by chance."""
 
+_LOOSE_REACH = 500
+"""The same for a text whose white space a splitter changed."""
+
 _SPACE = re.compile(r"\s*")
 
 
@@ -129,6 +132,11 @@ class _Search:
     def mirrored(self) -> _Search:
         """Searches in the reversed text: what comes before is behind there."""
         return _Search(self.text[::-1])
+
+    @cached_property
+    def letters(self) -> str:
+        """The text without white space."""
+        return _squeezed(self.text)
 
     def places(self, chunks: Sequence[TextChunk], claims: Places, cursor: int) -> Places:
         """Return where chunks that follow one another are in the text.
@@ -244,18 +252,21 @@ class _Search:
             start = self.text.find(piece, last.end, reach)
         if start >= 0:
             return Span(start, start + size)
-        span = self._loosely(piece, last.start + 1, reach)
+        near = last.end + 2 * size + _LOOSE_REACH
+        span = self._loosely(piece, max(last.start + 1, last.end - 2 * size), near)
         if span is not None and span.end <= last.end:
-            span = self._loosely(piece, last.end, reach)
+            span = self._loosely(piece, last.end, near)
         if span is None and size >= MIN_OVERLAP:  # overlap of two parsers may hold all of it
-            start = self.text.rfind(piece, max(0, last.end - 2 * size), last.end)
+            start = self.text.rfind(piece, max(0, min(last.start, last.end - 2 * size)), last.end)
             span = Span(start, start + size) if start >= 0 else None
         return span
 
     def _loosely(self, piece: str, start: int, end: int) -> Span | None:
         """Return where a piece is in a part of the text, whatever white space either has."""
         letters = _squeezed(piece)
-        place = _squeezed(self.text[start:end]).find(letters) if letters else -1
+        whole = start == 0 and end >= len(self.text)
+        part = self.letters if whole else _squeezed(self.text[start:end])
+        place = part.find(letters) if letters else -1
         if place < 0:
             return None
         first = self._letter(start, place)

@@ -27,6 +27,8 @@ class TextChunk(NamedTuple):
             in between.
         document: id of the source document; None if unknown. Chunks of different documents share no text.
         checked: True if the offset base has this text at these offsets; False for what a parser noted.
+        header: of the table that the text begins within; it comes before the text where its rows are the
+            first of the table.
     """
 
     text: str
@@ -37,6 +39,7 @@ class TextChunk(NamedTuple):
     follows: bool = True
     document: str | None = None
     checked: bool = False
+    header: str = ""
 
     @property
     def offsets_fit(self) -> bool:

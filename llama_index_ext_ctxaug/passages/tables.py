@@ -21,14 +21,17 @@ def begins_with_row(text: str) -> bool:
     return _is_row(first) and not is_rule and not _is_header(first, below.partition("\n")[0])
 
 
-def open_header(text: str, inherited: str = "") -> str:
+def open_header(text: str, inherited: str = "", end: int | None = None) -> str:
     """Return the header of the table that a text ends in; "" if it does not end in a table.
 
     Args:
         text: any text; it is read backwards as far as the table goes.
         inherited: the header of the table that the text before ends in.
+        end: where to begin reading backwards; None for the end of the text.
     """
-    end = len(text.rstrip())
+    end = len(text) if end is None else end
+    while end > 0 and text[end - 1].isspace():
+        end -= 1
     below = ""
     while end > 0:
         start = text.rfind("\n", 0, end) + 1

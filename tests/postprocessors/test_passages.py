@@ -477,3 +477,92 @@ def test_a_source_that_one_chunk_lost_is_that_of_the_others(postprocess: Postpro
     del nodes[0].relationships[NodeRelationship.SOURCE]
     (passage,) = postprocess(passages_of(store), hits(nodes, [0]))
     assert passage.node.relationships[NodeRelationship.SOURCE] == source
+
+
+def chunks_at(text: str, spans: list[tuple[int, int]], *, offsets: bool) -> list[TextNode]:
+    """Linked chunks of a text, with its offsets or without."""
+    nodes = linked_document([text[start:end] for start, end in spans])
+    for node, (start, end) in zip(nodes, spans, strict=True):
+        if offsets:
+            node.start_char_idx, node.end_char_idx = start, end
+    return nodes
+
+
+@pytest.mark.parametrize(("offsets", "stored"), [(True, False), (True, True), (False, True)])
+def test_text_that_unlinked_hits_share_comes_once(postprocess: Postprocess, offsets: bool, stored: bool):
+    """Hits whose overlap reaches over a chunk between them, or that no link joins, are one passage."""
+    text = "".join(chr(0x4E00 + number) for number in range(400))
+    nodes = chunks_at(text, [(0, 100), (40, 140), (80, 180), (180, 300), (300, 400)], offsets=offsets)
+    store = docstore_of(nodes, [Document(text=text, id_="doc")] if stored else [])
+    found = hits(nodes, [2, 4, 0])
+    (joined, alone) = postprocess(passages_of(store, 0), found)
+    assert joined.node.text == text[:180]
+    assert (joined.node.start_char_idx, joined.node.end_char_idx) == (0, 180)
+    assert read_provenance(joined.node).exact == stored
+    assert alone is found[1]
+
+
+def test_hits_that_only_claim_to_overlap_stay_apart(postprocess: Postprocess):
+    """Offsets that the texts contradict join nothing."""
+    text = "".join(chr(0x4E00 + number) for number in range(400))
+    nodes = chunks_at(text, [(0, 100), (100, 200), (200, 300)], offsets=True)
+    nodes[2].start_char_idx, nodes[2].end_char_idx = 80, 180
+    found = hits(nodes, [0, 2])
+    assert postprocess(passages_of(docstore_of(nodes), 0), found) == found
+
+
+HEADER = "| year | ships |\n|------|-------|\n"
+ROWS = [f"| {1900 + number} | {number * 7} |\n" for number in range(40)]
+
+
+def table_chunks(size: int = 5) -> tuple[Document, list[TextNode]]:
+    """A document with a table, and its linked chunks of so many rows, the first with the header."""
+    parts = ["Ships by year:\n\n" + HEADER + "".join(ROWS[:size])]
+    parts += ["".join(ROWS[start : start + size]) for start in range(size, len(ROWS), size)]
+    parts.append("\nThat was all.")
+    return Document(text="".join(parts), id_="doc"), linked_document([part.strip() for part in parts])
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(("place", "num_nodes"), [(3, 0), (3, 1), (7, 1), (1, 1), (8, 0)])
+def test_rows_get_the_header_of_their_table(
+    postprocess: Postprocess, stored: bool, place: int, num_nodes: int
+):
+    """The header comes once before rows that lack it, from the document or from the chunks before."""
+    document, nodes = table_chunks()
+    store = docstore_of(nodes, [document] if stored else [])
+    augmenter = passages_of(store, num_nodes, table_headers=True)
+    (passage,) = postprocess(augmenter, hits(nodes, [place]))
+    text = passage.node.text
+    first = max(0, place - num_nodes)
+    assert text.count(HEADER) == (first < 8)
+    assert text.index(HEADER) == (0 if first else len("Ships by year:\n\n")) if first < 8 else True
+    for row in "".join(node.text + "\n" for node in nodes[first : place + num_nodes + 1]).split("\n"):
+        assert row in text
+    (plain,) = postprocess(passages_of(store, num_nodes), hits(nodes, [place]))
+    assert plain.node.text.count(HEADER) == (first == 0)
+    for piece in read_provenance(passage.node).pieces if num_nodes else ():
+        assert passage.node.text[piece.start : piece.end] in document.text
+
+
+def test_rows_behind_a_hole_get_the_header_too(postprocess: Postprocess):
+    """In one passage for a document each run of rows begins with the header of its table."""
+    document, nodes = table_chunks()
+    augmenter = passages_of(
+        docstore_of(nodes, [document]), 0, table_headers=True, passage_scope="document", hole_separator="…\n"
+    )
+    (passage,) = postprocess(augmenter, hits(nodes, [2, 5]))
+    assert passage.node.text == f"{HEADER}{nodes[2].text}…\n{HEADER}{nodes[5].text}"
+
+
+def test_a_header_that_filters_refuse_is_not_read(postprocess: Postprocess):
+    """A header comes from no chunk that may not be added."""
+    _, nodes = table_chunks()
+    augmenter = passages_of(
+        docstore_of(nodes),
+        0,
+        table_headers=True,
+        neighbor_filters=lambda node: node.node_id != nodes[0].node_id,
+    )
+    found = hits(nodes, [2])
+    assert postprocess(augmenter, found) == found
