@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice, pairwise
 
-from llama_index_ext_ctxaug.passages.offsets import TextChunk
+from llama_index_ext_ctxaug.passages.offsets import TextChunk, squeezed
 from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP
 from llama_index_ext_ctxaug.passages.span import Span
 
@@ -136,7 +136,7 @@ class _Search:
     @cached_property
     def letters(self) -> str:
         """The text without white space."""
-        return _squeezed(self.text)
+        return squeezed(self.text)
 
     def places(self, chunks: Sequence[TextChunk], claims: Places, cursor: int) -> Places:
         """Return where chunks that follow one another are in the text.
@@ -263,9 +263,9 @@ class _Search:
 
     def _loosely(self, piece: str, start: int, end: int) -> Span | None:
         """Return where a piece is in a part of the text, whatever white space either has."""
-        letters = _squeezed(piece)
+        letters = squeezed(piece)
         whole = start == 0 and end >= len(self.text)
-        part = self.letters if whole else _squeezed(self.text[start:end])
+        part = self.letters if whole else squeezed(self.text[start:end])
         place = part.find(letters) if letters else -1
         if place < 0:
             return None
@@ -277,7 +277,7 @@ class _Search:
         while count:
             part = self.text[start : start + count]
             start += count
-            count -= len(_squeezed(part))
+            count -= len(squeezed(part))
         return self._space_end(start)
 
     def _space_end(self, start: int) -> int:
@@ -287,7 +287,3 @@ class _Search:
 
 def _mirror(span: Span | None, size: int) -> Span | None:
     return None if span is None else Span(size - span.end, size - span.start)
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())

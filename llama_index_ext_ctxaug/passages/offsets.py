@@ -75,6 +75,11 @@ def text_of(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.NONE)
 
 
+def squeezed(text: str) -> str:
+    """Return a text without white space."""
+    return "".join(text.split())
+
+
 def offsets_of(node: BaseNode | None) -> tuple[int | None, int | None]:
     """Return the character offsets that a node notes."""
     return (node.start_char_idx, node.end_char_idx) if isinstance(node, TextNode) else (None, None)

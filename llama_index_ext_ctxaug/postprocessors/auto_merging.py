@@ -17,6 +17,7 @@ from llama_index_ext_ctxaug.engine.output import Writer
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.passages.offsets import offsets_of, squeezed
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage, Role
 from llama_index_ext_ctxaug.passages.scores import MergedScore, best_first, merged_score, score_key
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
@@ -150,7 +151,7 @@ class _Merge:
     def decide(self) -> None:
         """Decide which parents merge and which gaps are filled, from the nodes that are loaded."""
         hits = self.expansion.hits
-        self.tree = self.ancestry.tree(self.gaps)
+        self.tree = self._of_own_text(self.ancestry.tree(self.gaps))
         self.levels = self.tree.distances(hits)
         self.surviving = self._merged()
         self.pieces = pieces(dict.fromkeys((*hits, *self.surviving)), self.tree, self.surviving)
@@ -163,6 +164,31 @@ class _Merge:
             between = self.tree.gaps(parent_id, present, self.policy.fill_gaps)
             # A child with a hit below it would replace that hit.
             self.gaps.update((id_, ends) for id_, ends in between.items() if id_ not in self.levels)
+
+    def _of_own_text(self, tree: Tree) -> Tree:
+        """Part edited hits from their parents: a parent replaces only children whose text it holds.
+
+        Where no text of a parent's children is in it, and no offsets say that it should be, the parent is
+        another text, such as a summary, and replaces them all.
+        """
+        below: dict[str, list[BaseNode]] = {}
+        for id_, hit in self.expansion.hits.items():
+            parent_id = tree.parents.get(id_)
+            if parent_id is not None and self.ancestry.node(parent_id) is not None:
+                below.setdefault(parent_id, []).append(hit.node)
+        edited: set[str] = set()
+        for parent_id, children in below.items():
+            parent = self.ancestry.node(parent_id)
+            whole = squeezed(_text(parent)) if parent is not None else ""
+            held = [squeezed(_text(child)) in whole for child in children]
+            for child, is_held in zip(children, held, strict=True):
+                if not is_held and (any(held) or offsets_of(child)[0] is not None):
+                    self.expansion.refused.setdefault(child.node_id, "edited")
+                    edited.add(child.node_id)
+        if not edited:
+            return tree
+        parents = {child: parent for child, parent in tree.parents.items() if child not in edited}
+        return Tree(parents, tree.children)
 
     def request(self) -> ReadRequest:
         """Return what to read before deciding again."""

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from helpers import ids
+from helpers import Postprocess, ids
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo
 from trees import PARENT, SOURCE, Hierarchy, family, grow
 
@@ -410,3 +410,28 @@ def test_long_chains_of_parents_are_climbed() -> None:
     augmenter = merger(tree)
     assert ids(augmenter.postprocess_nodes(tree.retrieved(leaf))) == ["P"]
     assert len(augmenter.docstore.batches) == 120
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_an_edited_child_stays_beside_its_parent(
+    postprocess: Postprocess, caplog: pytest.LogCaptureFixture, offsets: bool
+) -> None:
+    """A parent replaces only children whose text it holds; one that was edited stays, with one warning."""
+    tree = family(4)
+    parent, children = tree.nodes["P"], [tree.nodes[f"P.{number}"] for number in range(4)]
+    for number, child in enumerate(children):
+        child.text = f"Part {number} says  {number * 7}."
+        if offsets:
+            child.start_char_idx, child.end_char_idx = number * 20, number * 20 + len(child.text)
+    parent.text = "\n".join(" ".join(child.text.split()) for child in children)
+    children[2].text = "Part 2 was corrected later."
+    augmenter = AutoMergingPostprocessor(docstore=tree.store(), sort_by_score=False)
+    found = tree.retrieved("P.0", "P.1", "P.2", "P.3")
+    with caplog.at_level(logging.WARNING):
+        result = postprocess(augmenter, found)
+    assert ids(result) == ["P", "P.2"]
+    assert result[1] is found[2]
+    assert len(caplog.records) == 1
+    assert "'P.2': edited" in caplog.text
+    with pytest.raises(RefusedNodeError):
+        augmenter.model_copy(update={"strict": True}).postprocess_nodes(found)
