@@ -19,6 +19,7 @@ from llama_index_ext_ctxaug.expansion.walk import StopAfter, StopCondition, Walk
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.ingestion.neighbor_linker import LinkReport, NeighborLinker
 from llama_index_ext_ctxaug.ingestion.sentences import SentenceWindowParser, SentencexSplitter
+from llama_index_ext_ctxaug.ingestion.source_offsets import SourceOffsets
 from llama_index_ext_ctxaug.ingestion.whole_documents import WholeDocuments
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
 from llama_index_ext_ctxaug.passages.citations import Citation, cite
@@ -90,6 +91,7 @@ __all__ = [
     "SentenceWindowParser",
     "SentencexSplitter",
     "SlidingWindowPostprocessor",
+    "SourceOffsets",
     "StopAfter",
     "StopCondition",
     "StopReason",

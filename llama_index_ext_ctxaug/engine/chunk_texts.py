@@ -13,7 +13,13 @@ from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest, Search
 from llama_index_ext_ctxaug.expansion.expansion import Expansion
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.locating import locate
-from llama_index_ext_ctxaug.passages.offsets import TextChunk, offsets_of, start_in_document, text_of
+from llama_index_ext_ctxaug.passages.offsets import (
+    TextChunk,
+    has_source_offsets,
+    offsets_of,
+    start_in_document,
+    text_of,
+)
 from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.passage_node import is_text
 from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP
@@ -142,7 +148,8 @@ class ChunkTexts:
         """Give up the offset base of chunks parsed from chunks: LlamaIndex sets no NEXT for these."""
         known = [self.expansion.links.relations(chunk.node) for chunk in chunks]
         for (before, one), two in pairwise(zip(chunks, known, strict=True)):
-            if one.next is None and two[1].previous == before.node.id_:
+            chained = one.next is None and two[1].previous == before.node.id_
+            if chained and not has_source_offsets(before.node):
                 return [text._replace(shift=None) for text in texts]
         return texts
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug.passages.span import Span
+
+OFFSETS_KEY = "char_offsets"
+"""Metadata key of the SOURCE relationship of chunks whose offsets `SourceOffsets` has set."""
 
 _SECTION_KEYS = ("header_path", "tag")
 """Metadata of LlamaIndex's Markdown and HTML parsers."""
@@ -119,8 +122,16 @@ def start_in_document(
     return start
 
 
+def has_source_offsets(node: BaseNode) -> bool:
+    """Return True if the offsets of a node are known to count in its source document or its parent."""
+    source = node.relationships.get(NodeRelationship.SOURCE)
+    return isinstance(source, RelatedNodeInfo) and OFFSETS_KEY in source.metadata
+
+
 def _may_be_of_section(node: BaseNode) -> bool:
     """Return True if a node may have been parsed from a section: its offsets then count in that section."""
+    if has_source_offsets(node):
+        return False
     if any(key in node.metadata for key in _SECTION_KEYS):
         return True
     sentence = node.metadata.get("original_text")  # of SentenceWindowNodeParser
