@@ -19,7 +19,7 @@ from llama_index_ext_ctxaug.expansion.walk import Walk
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.joining import JoinedText
 from llama_index_ext_ctxaug.passages.offsets import text_of
-from llama_index_ext_ctxaug.passages.passage import Chunk
+from llama_index_ext_ctxaug.passages.passage import Chunk, Passage
 from llama_index_ext_ctxaug.passages.passage_node import is_text
 from llama_index_ext_ctxaug.passages.pieces import Provenance
 from llama_index_ext_ctxaug.passages.provenance import whole_provenance, with_provenance
@@ -248,8 +248,10 @@ class DocumentOpener(DocstorePostprocessor, OutputOptions):
         listed = [source for source in sources if source is not None]
         yield from expansion.reader.fetch([ReadRequest(nodes=listed, documents=listed)])
         renderer = Renderer(self, ChunkTexts(expansion), _emit)
+        passages = expansion.passages()
+        renderer.texts.place(passages)
         found = []
-        for run in runs_of(expansion.passages(), "run", renderer.texts):
+        for run in runs_of(passages, "run", renderer.texts):
             first, last = run.chunks[0].node, run.chunks[-1].node
             before = self._beyond(expansion, first, None, -1)
             after = self._beyond(expansion, last, None, 1)
@@ -294,6 +296,7 @@ class DocumentOpener(DocstorePostprocessor, OutputOptions):
             run.follows.append(not skipped)
             skipped = False
         renderer = Renderer(self, ChunkTexts(expansion), _emit)
+        renderer.texts.place([Passage(run.chunks)])
         joined = renderer.join(run)
         anchor = next(n for n, chunk in enumerate(run.chunks) if chunk.node.node_id == node.node_id)
         size = len(text_of(node))

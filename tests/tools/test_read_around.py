@@ -129,7 +129,7 @@ def test_reading_on_follows_the_document(call: Call) -> None:
     assert found.handles == ["1"]
     assert (found.before, found.after) == (1, 3)
     after = call(spec, "read_after", "1", chunks=2)
-    assert text_of(after).endswith(nodes[2].text + nodes[3].text)
+    assert text_of(after).endswith(f"{nodes[2].text} {nodes[3].text}")
     assert after.after == 1
     last = call(spec, "read_after", after.handles[0], chunks=2)
     assert text_of(last).endswith(nodes[4].text)
