@@ -14,6 +14,7 @@ from llama_index.core.schema import (
     BaseNode,
     ImageNode,
     IndexNode,
+    Node,
     NodeRelationship,
     NodeWithScore,
     RelatedNodeInfo,
@@ -21,6 +22,7 @@ from llama_index.core.schema import (
 )
 
 from llama_index_ext_ctxaug.passages.joining import JoinedText
+from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
 from llama_index_ext_ctxaug.passages.provenance import document_of, own_metadata, with_provenance
@@ -28,6 +30,9 @@ from llama_index_ext_ctxaug.passages.scores import PassageScore, best_first, pas
 from llama_index_ext_ctxaug.passages.span import Span
 
 Marks = tuple[str, str]
+
+_EXCLUDED = ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys")
+_TEMPLATES = ("metadata_template", "metadata_separator", "text_template")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,25 @@ class Surroundings:
 
 
 def is_text(node: BaseNode) -> bool:
-    """Return True if a node is text alone, so that it can be joined; image and index nodes are not."""
+    """Return True if a node of any class is text alone; what has an image or stands for an index is not."""
     if type(node) is TextNode:  # the fast path for nearly all nodes
         return True
+    if isinstance(node, Node):  # a Document is one
+        return not (node.image_resource or node.audio_resource or node.video_resource)
     return isinstance(node, TextNode) and not isinstance(node, ImageNode | IndexNode)
+
+
+def as_text_node(node: BaseNode) -> TextNode:
+    """Return a node for which `is_text` holds as a `TextNode`: a new one if it is of another class."""
+    if isinstance(node, TextNode):
+        return node
+    return TextNode(
+        id_=node.node_id,
+        text=text_of(node),
+        relationships=dict(node.relationships),
+        metadata=dict(node.metadata),
+        **{name: getattr(node, name) for name in (*_EXCLUDED, *_TEMPLATES)},
+    )
 
 
 def compose(
@@ -91,7 +111,11 @@ def compose(
         exact=joined.exact,
     )
     node = TextNode(
-        id_=passage_id(around.source_id, joined.span or [chunk.node.node_id for chunk in chunks], text),
+        id_=passage_id(
+            around.source_id,
+            (around.source_id and joined.span) or [chunk.node.node_id for chunk in chunks],
+            text,
+        ),
         text=text,
         start_char_idx=span.start if span else None,
         end_char_idx=span.end if span else None,
@@ -176,11 +200,12 @@ def _settings(chunks: Sequence[Chunk]) -> dict[str, Any]:
         return key in metadata and all(metadata[key] == node.metadata.get(key, ...) for node in nodes)
 
     settings: dict[str, Any] = {"metadata": metadata}
-    for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+    for name in _EXCLUDED:
         others = (key for node in nodes for key in getattr(node, name))
         settings[name] = list(dict.fromkeys([*getattr(best, name), *filter(is_shared, others)]))
-    for name in ("metadata_template", "metadata_separator", "text_template", "mimetype"):
-        settings[name] = getattr(best, name)
+    for name in (*_TEMPLATES, "mimetype"):
+        if hasattr(best, name):
+            settings[name] = getattr(best, name)
     return settings
 
 

@@ -20,7 +20,7 @@ from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.passage_node import as_text_node, is_text
 from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.passages.scores import score_key
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
@@ -145,8 +145,8 @@ class RerankPostprocessor(FlowPostprocessor):
         tokenizer = (yield from tokenizer_or_default(self.tokenizer)) if limit is not None else None
         for number, hit in enumerate(incoming):
             nodes = [hit.node.model_copy(update={"metadata": dict(hit.node.metadata)})]
-            if limit is not None and tokenizer is not None and isinstance(hit.node, TextNode):
-                nodes = list(_parts(hit.node, limit, tokenizer)) or nodes
+            if limit is not None and tokenizer is not None and is_text(hit.node):
+                nodes = list(_parts(as_text_node(hit.node), limit, tokenizer)) or nodes
             for node in nodes:
                 owners[node.node_id] = number
                 parts.append(NodeWithScore(node=node, score=hit.score))
@@ -176,7 +176,7 @@ def _number(score: float | None) -> float | None:
 def _parts(node: TextNode, limit: int, tokenizer: Tokenizer) -> list[BaseNode]:
     """Return windows of a node that is too long for the reranker; none if it is not."""
     content = node.get_content(metadata_mode=MetadataMode.EMBED)
-    if not is_text(node) or len(tokenizer(content)) <= limit:
+    if len(tokenizer(content)) <= limit:
         return []
     around = len(tokenizer(content)) - len(tokenizer(node.text))
     room = max(1, limit - max(0, around))

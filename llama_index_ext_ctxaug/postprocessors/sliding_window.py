@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_index.core.bridge.pydantic import Field, model_validator
-from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle
 from typing_extensions import Self
 
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
@@ -11,10 +11,10 @@ from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.flow import Flow
-from llama_index_ext_ctxaug.passages.passage_node import is_text
+from llama_index_ext_ctxaug.passages.passage_node import as_text_node, is_text
 from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.windows.segmentation import SentenceSplitter
-from llama_index_ext_ctxaug.windows.slices import cut_node
+from llama_index_ext_ctxaug.windows.slices import cut_node, place_of
 from llama_index_ext_ctxaug.windows.sliding import check_window, sliding_windows
 
 
@@ -68,17 +68,17 @@ class SlidingWindowPostprocessor(FlowPostprocessor):
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:
         tokenizer = yield from tokenizer_or_default(self.tokenizer)
-        seen: set[tuple[str | None, str]] = set()
+        seen: set[tuple[str, str]] = set()
         whole = distinct_nodes(nodes)
         return [window for node in whole for window in self._windows(node, tokenizer, seen)]
 
     def _windows(
-        self, whole: NodeWithScore, tokenizer: Tokenizer, seen: set[tuple[str | None, str]]
+        self, whole: NodeWithScore, tokenizer: Tokenizer, seen: set[tuple[str, str]]
     ) -> list[NodeWithScore]:
         """Return the windows of a node whose text no window of its document has had yet."""
-        node = whole.node
-        if not is_text(node) or not isinstance(node, TextNode):
+        if not is_text(whole.node):
             return [whole]
+        node = as_text_node(whole.node)
         spans = sliding_windows(
             node.text,
             window_tokens=self.window_tokens,
@@ -89,7 +89,7 @@ class SlidingWindowPostprocessor(FlowPostprocessor):
         if len(spans) < 2:
             return [whole]
         source = node.relationships.get(NodeRelationship.SOURCE)
-        document = getattr(source, "node_id", None)
+        document = getattr(source, "node_id", None) or place_of(node).whole_id
         provenance = whole_provenance(node)
         windows: list[NodeWithScore] = []
         for span in spans:

@@ -83,7 +83,7 @@ def _part(
     source = node.relationships.get(NodeRelationship.SOURCE)
     source_id = getattr(source, "node_id", None)
     begin = node.start_char_idx + start if _has_true_offsets(node) else None
-    place = provenance.cut if begin is None else (begin, begin + len(text))
+    place = provenance.cut if begin is None or source_id is None else (begin, begin + len(text))
     part = node.model_copy(
         update={
             "id_": passage_id(source_id, place or (), text),

@@ -13,7 +13,9 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
     ImageNode,
     IndexNode,
+    MediaResource,
     MetadataMode,
+    Node,
     NodeRelationship,
     NodeWithScore,
     TextNode,
@@ -241,3 +243,34 @@ def test_windows_are_those_of_the_text(text: list[str], size: int, data: st.Data
     spans = sliding_windows(whole, window_tokens=size, stride_tokens=stride, count_tokens=tokens)
     expected = list(dict.fromkeys(whole[span.start : span.end] for span in spans)) or [whole]
     assert [window.node.text for window in result] == expected
+
+
+def test_equal_texts_without_a_document(postprocess: Postprocess) -> None:
+    """Nodes whose document is unknown are documents of their own: each has all of its windows."""
+    text = " ".join(SENTENCES)
+    nodes = [
+        NodeWithScore(node=TextNode(id_=id_, text=text, start_char_idx=0, end_char_idx=len(text)))
+        for id_ in "ab"
+    ]
+    result = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), nodes)
+    assert len(result) % 2 == 0
+    assert len({hit.node.node_id for hit in result}) == len(result)
+    assert [hit.node.text for hit in result[: len(result) // 2]] == [
+        hit.node.text for hit in result[len(result) // 2 :]
+    ]
+
+
+@pytest.mark.parametrize("kind", [Document, Node])
+def test_text_of_every_class_is_cut(postprocess: Postprocess, kind: type) -> None:
+    """Documents and nodes that hold text are cut as text nodes are."""
+    text = " ".join(SENTENCES)
+    node = (
+        Document(id_="n", text=text)
+        if kind is Document
+        else Node(id_="n", text_resource=MediaResource(text=text))
+    )
+    cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
+    windows = postprocess(cutter, [NodeWithScore(node=node)])
+    expected = postprocess(cutter, [NodeWithScore(node=TextNode(id_="n", text=text))])
+    assert len(windows) > 1
+    assert [hit.node.text for hit in windows] == [hit.node.text for hit in expected]

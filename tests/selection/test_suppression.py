@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from llama_index.core.schema import NodeWithScore, TextNode
+from helpers import ids
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.selection.suppression import choose, in_document_order
@@ -67,3 +68,55 @@ def test_documents_keep_their_order() -> None:
     assert places(in_document_order(chosen, incoming)) == [
         ("b", 0, 10), ("b", 50, 60), ("a", 0, 5), ("a", 10, 20),
     ]  # fmt: skip
+
+
+LINES = [f"Line {number} of the file.\n" for number in range(130)]
+
+
+def lines(first: int, last: int, source: str = "file", parent: str | None = None) -> TextNode:
+    """A chunk of lines of a file, with its offsets."""
+    start = sum(map(len, LINES[:first]))
+    text = "".join(LINES[first:last])
+    id_ = f"{source}:{first}" if parent is None else f"{parent}:{first}"
+    node = TextNode(id_=id_, text=text, start_char_idx=start, end_char_idx=start + len(text))
+    node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source)
+    if parent is not None:
+        node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=parent)
+    return node
+
+
+def scored(*nodes: TextNode) -> list[NodeWithScore]:
+    """Hits in this order."""
+    return [NodeWithScore(node=node, score=1 - place / 100) for place, node in enumerate(nodes)]
+
+
+def test_chunks_of_one_document_that_share_text() -> None:
+    """Overlap of chunks that were not cut from one node is known by their offsets in the document."""
+    found = scored(lines(0, 60), lines(10, 70), lines(20, 80), lines(100, 120))
+    assert ids(choose(found, 2, "suppress")) == ["file:0", "file:100"]
+    assert ids(choose(found, 4, "keep")) == ids(found)
+
+
+def test_offsets_that_are_of_other_texts_share_nothing() -> None:
+    """Equal offsets in other documents or parents, or over other text, are no overlap."""
+    same_place = lines(0, 60)
+    same_place.id_, same_place.text = "edited", same_place.text.upper()
+    others = [lines(0, 60, source="other"), lines(0, 60, parent="P"), same_place]
+    assert len(choose(scored(lines(0, 60), *others), 9, "suppress")) == 4
+
+
+def test_chunks_in_the_order_of_their_document() -> None:
+    """Offsets or chunk numbers order the chunks of a document; documents keep the order of the input."""
+    found = scored(
+        lines(90, 99), lines(5, 9, source="b"), lines(20, 29), lines(50, 59), lines(0, 3, source="b")
+    )
+    in_order = in_document_order(found, found)
+    assert ids(in_order) == ["file:20", "file:50", "file:90", "b:0", "b:5"]
+    numbered = [TextNode(id_=str(n), text="text", metadata={"chunk_id": float(n)}) for n in (9, 2, 15, 5)]
+    for node in numbered:
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+    hits = scored(*numbered)
+    assert ids(in_document_order(hits[1:], hits)) == ["2", "5", "15"]
+    for node in numbered:
+        node.metadata.clear()
+    assert ids(in_document_order(hits, hits)) == ["9", "2", "15", "5"]

@@ -187,9 +187,12 @@ def test_pages_that_are_nodes_themselves(postprocess: Any) -> None:
     store = ObservedDocstore(docstore_of([pages[2], other, pages[0], pages[3], pages[1]]))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=2, document_key="file_path")
     assert ids(postprocess(augmenter, [NodeWithScore(node=pages[1])])) == ids(pages)
-    assert ids(
-        postprocess(augmenter.model_copy(update={"document_key": None}), [NodeWithScore(node=pages[1])])
-    ) == ["p2"]
+    alone = augmenter.model_copy(update={"document_key": None})
+    assert ids(postprocess(alone, [NodeWithScore(node=pages[1])])) == ["p2"]
+    (passage,) = postprocess(
+        augmenter.model_copy(update={"output": "passages"}), [NodeWithScore(node=pages[1])]
+    )
+    assert passage.node.text.split() == ["Page", "1.", "Page", "2.", "Page", "3.", "Page", "4."]
 
 
 def test_page_labels_of_several_numberings(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
