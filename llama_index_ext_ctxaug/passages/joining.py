@@ -31,7 +31,8 @@ class JoinedText:
     Attributes:
         text: the text.
         spans: for each chunk, the characters of the text that are its own; overlapping chunks share some.
-        sources: for each chunk, its first character in the source document; None if unknown.
+        sources: for each chunk, the first of these characters in the source document; None if unknown.
+        compared: for each chunk, True if that place was compared with the document's text.
         span: the characters of the source document that the text equals; None if unknown.
         exact: True if the text was compared with the document's and equals it at `span`; False if span and
             sources are what parsers noted, which nothing contradicts.
@@ -40,6 +41,7 @@ class JoinedText:
     text: str
     spans: tuple[Span, ...]
     sources: tuple[int | None, ...]
+    compared: tuple[bool, ...]
     span: Span | None
     exact: bool
 
@@ -138,6 +140,7 @@ def _slice(chunks: Sequence[TextChunk], texts: Mapping[str, str]) -> JoinedText 
         text=text[first:last],
         spans=tuple(Span(start - first, end - first) for start, end in spans),
         sources=tuple(span.start for span in spans),
+        compared=(True,) * len(spans),
         span=Span(first, last),
         exact=True,
     )
@@ -168,6 +171,7 @@ class _Joiner:
     length: int = 0
     spans: list[Span] = field(default_factory=list)
     chunks: list[TextChunk] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
     sliced: bool = True  # the text is a slice of the document's if the offsets are right
     agree: bool = True  # all chunks have offsets, and no joint contradicts them
     cursor: int | None = None  # place of the text's end, in the offset base of `placed`
@@ -196,17 +200,19 @@ class _Joiner:
 
     def result(self) -> JoinedText:
         exact = self.sliced and all(chunk.in_document for chunk in self.chunks)
-        start = self._source(self.chunks[0]) if self.chunks and self.sliced else None
+        start = self._source(self.chunks[0], 0) if self.chunks and self.sliced else None
         return JoinedText(
             text="".join(self.parts),
             spans=tuple(self.spans),
-            sources=tuple(self._source(chunk) for chunk in self.chunks),
+            sources=tuple(map(self._source, self.chunks, self.dropped)),
+            compared=tuple(chunk.in_document for chunk in self.chunks),
             span=None if start is None else Span(start, start + self.length),
             exact=exact and start is not None,
         )
 
-    def _source(self, chunk: TextChunk) -> int | None:
-        return chunk.source_start if chunk.in_document or self.agree else None
+    def _source(self, chunk: TextChunk, dropped: int) -> int | None:
+        start = chunk.source_start if chunk.in_document or self.agree else None
+        return None if start is None else start + dropped
 
     def _append(self, joint: _Joint, chunk: TextChunk) -> None:
         added = chunk.text[joint.dropped + joint.shared :]
@@ -215,6 +221,7 @@ class _Joiner:
         self.length += len(joint.separator) + len(added)
         self.spans.append(Span(start, start + len(chunk.text) - joint.dropped))
         self.chunks.append(chunk)
+        self.dropped.append(joint.dropped)
 
     def _cursor_for(self, chunk: TextChunk) -> int | None:
         """Return the place of the text's end in the offset base of a chunk; None if it is unknown."""

@@ -164,7 +164,7 @@ def _piece(chunk: Chunk, joined: JoinedText, number: int, span: Span, shift: _Sh
         end=moved.end,
         source_start=start,
         source_end=None if start is None else start + span.end - span.start,
-        exact=joined.span is not None,
+        exact=start is not None and joined.compared[number],
         document_id=document_of(chunk.node),
         metadata=own_metadata(chunk.node),
     )

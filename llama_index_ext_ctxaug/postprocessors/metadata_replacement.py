@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -147,7 +148,9 @@ class MetadataReplacementPostProcessor(FlowPostprocessor):
         self, hits: Sequence[Chunk], windows: Sequence[MetadataWindow], group: Sequence[Placed], source: str
     ) -> NodeWithScore:
         members = [windows[placed.number] for placed in group]
-        passage = compose(hits, _joined(members, [placed.start for placed in group]), Surroundings(source))
+        joined = _joined(members, [placed.start for placed in group])
+        others = [replace(hit, role="neighbor") for hit in hits]
+        passage = compose([*hits, *others], joined, Surroundings(source))
         node = passage.node
         for key in self._keys:
             node.metadata.pop(key, None)
@@ -177,18 +180,26 @@ def _window(node: BaseNode, text: str) -> MetadataWindow:
 
 
 def _joined(windows: Sequence[MetadataWindow], starts: Sequence[int]) -> JoinedText:
-    """Join the windows of a group; the span of each is that of the hit's own text."""
+    """Join the windows of a group; the spans are those of the hits' own texts, then of their windows."""
     text = ""
-    spans: list[Span] = []
+    own_spans: list[Span] = []
     for window, start in zip(windows, starts, strict=True):
         if start > len(text):  # windows that touch, with stripped white space between
             text += stripped_space(start - len(text), text, window.text) or " " * (start - len(text))
         text += window.text[len(text) - start :]
         place, own = window.own_place, window.own.strip()
         inner = Span(0, len(window.text)) if place is None else Span(place, place + len(own))
-        spans.append(Span(start + inner.start, start + inner.end))
+        own_spans.append(Span(start + inner.start, start + inner.end))
+    whole = [Span(start, start + len(window.text)) for window, start in zip(windows, starts, strict=True)]
     sources = [window.own_start if window.own_place is not None else None for window in windows]
-    return JoinedText(text, tuple(spans), tuple(sources), span=None, exact=False)
+    return JoinedText(
+        text=text,
+        spans=(*own_spans, *whole),
+        sources=(*sources, *[None] * len(whole)),
+        compared=(False,) * 2 * len(whole),
+        span=None,
+        exact=False,
+    )
 
 
 def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
@@ -214,11 +225,13 @@ def _replaced(node: BaseNode, text: str, keys: Sequence[str]) -> BaseNode:
 
 
 def _pieces(window: MetadataWindow, whole: Piece) -> tuple[Piece, ...]:
-    """Cut the piece of a window so that the hit's own text has its place in the document."""
+    """Cut the piece of a window: the hit's own text has its place, the rest is its neighbors'."""
     place, own = window.own_place, window.own.strip()
     if place is None:
         return (whole,)
     cuts = (0, place, place + len(own), len(window.text))
-    before, middle, after = (whole._replace(start=start, end=end) for start, end in pairwise(cuts))
-    middle = middle._replace(source_start=window.own_start)
+    before, middle, after = (
+        whole._replace(start=start, end=end, role="neighbor") for start, end in pairwise(cuts)
+    )
+    middle = middle._replace(role="hit", source_start=window.own_start)
     return tuple(piece for piece in (before, middle, after) if piece.start < piece.end)

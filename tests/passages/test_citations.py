@@ -11,7 +11,7 @@ from helpers import Postprocess
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document
-from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter
+from llama_index.core.node_parser import HierarchicalNodeParser, MarkdownNodeParser, SentenceSplitter
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import BaseRetriever
@@ -151,11 +151,20 @@ def test_what_is_stated_of_characters_is_true(data: st.DataObject) -> None:
     """After any augmenter and any later step, a range in a document that is stated has that very text."""
     documents = [data.draw(parsed_documents(source_id=id_), label=id_) for id_ in ("one", "two")]
     sources = {f"{id_}": document.text for id_, document in zip(("one", "two"), documents, strict=True)}
-    chunks = [node for document in documents for node in document.nodes]
+    stored = [Document(text=text, id_=id_, metadata={"file": "f"}) for id_, text in sources.items()]
+    chunks: list[BaseNode] = [node for document in documents for node in document.nodes]
+    tree: list[BaseNode] = []
+    kind = data.draw(st.sampled_from(["parsed", "parsed", "split twice", "tree"]))
+    if kind == "split twice":  # offsets count in the first chunks, whose ids are gone
+        chunks = SentenceSplitter(chunk_size=40, chunk_overlap=12)(chunks)
+    elif kind == "tree":
+        tree = HierarchicalNodeParser.from_defaults([90, 40], chunk_overlap=8).get_nodes_from_documents(
+            stored
+        )
+        chunks = [node for node in tree if NodeRelationship.CHILD not in node.relationships]
     if not chunks:
         return
-    stored = [Document(text=text, id_=id_) for id_, text in sources.items()]
-    store = docstore_of(chunks, stored if data.draw(st.booleans(), label="documents stored") else [])
+    store = docstore_of(chunks, tree, stored if data.draw(st.booleans(), label="documents stored") else [])
     found = [
         NodeWithScore(node=node, score=0.5)
         for node in data.draw(st.lists(st.sampled_from(chunks), min_size=1, max_size=4))
@@ -169,6 +178,11 @@ def test_what_is_stated_of_characters_is_true(data: st.DataObject) -> None:
                 ),
                 SectionPostprocessor(docstore=store, output="passages", passage_scope="document"),
                 SectionPostprocessor(docstore=store),
+                PrevNextNodePostprocessor(
+                    docstore=store, num_nodes=9, output="passages", document_key="file"
+                ),
+                AutoMergingPostprocessor(docstore=store, simple_ratio_thresh=0.3, output="passages"),
+                AutoMergingPostprocessor(docstore=store, simple_ratio_thresh=0.3),
                 MetadataReplacementPostProcessor("window", merge_overlaps=True),
                 MetadataReplacementPostProcessor("window"),
             ]
@@ -189,6 +203,25 @@ def test_what_is_stated_of_characters_is_true(data: st.DataObject) -> None:
                     part = sources[citation.document_id][citation.start : citation.end]
                     assert part
                     assert part in (node.text if quote is None else quote)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("sections", [True, False])
+def test_offsets_that_nobody_compared(postprocess: Postprocess, stored: bool, sections: bool) -> None:
+    """Places are stated where the document is stored, even if offsets count in a section, and else never."""
+    text = "\n\n".join(f"# Part {n}\n\n" + f"Line {n} of the part says {n * n}. " * 12 for n in range(4))
+    document = Document(text=text, id_="doc")
+    parts = MarkdownNodeParser()([document]) if sections else [document]
+    chunks = SentenceSplitter(chunk_size=40, chunk_overlap=12)(parts)
+    store = docstore_of(chunks, [document] if stored else [])
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", output="passages")
+    (passage,) = postprocess(augmenter, hits(chunks, [len(chunks) - 3]))
+    assert len(cite(passage)) == 3
+    for citation in cite(passage):
+        if stored:
+            assert text[citation.start : citation.end] in passage.node.text
+        else:
+            assert (citation.start, citation.end) == (None, None)
 
 
 class Fixed(BaseRetriever):
@@ -291,17 +324,36 @@ def test_nodes_of_their_own(postprocess: Postprocess) -> None:
         assert hit.node.metadata.get(PROVENANCE_KEY) is None or cut == own
 
 
-def test_windows_in_metadata(postprocess: Postprocess) -> None:
-    """A quote of a window is cited by the hit that has the window, with a place if it is the hit's text."""
+@pytest.mark.parametrize("merge_overlaps", [False, True])
+def test_windows_in_metadata(postprocess: Postprocess, merge_overlaps: bool) -> None:
+    """A quote of a window is cited by the hit that has the window, whoever's text it is."""
     nodes = pages()
     nodes[1].metadata["window"] = "".join(PAGES)
-    (window,) = postprocess(MetadataReplacementPostProcessor("window"), hits(nodes, [1]))
+    augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=merge_overlaps)
+    (window,) = postprocess(augmenter, hits(nodes, [1]))
     for quote in ("built in 1871", "the wind weak", "is a museum"):
         (citation,) = cite(window, quote)
         assert (citation.node_id, citation.start) == (nodes[1].node_id, None)
         assert citation.metadata == {
             key: value for key, value in nodes[1].metadata.items() if key != "window"
         }
+
+
+def test_merged_windows(postprocess: Postprocess) -> None:
+    """Each character of merged windows is cited by a hit, its own text by the hit itself."""
+    nodes = pages()
+    nodes[0].metadata["window"] = PAGES[0] + PAGES[1]
+    nodes[2].metadata["window"] = PAGES[1] + PAGES[2]
+    augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=True)
+    (passage,) = postprocess(augmenter, hits(nodes, [0, 2]))
+    assert passage.node.text == "".join(PAGES)
+    quotes = ("built in 1871", "a storm broke the old pier", "is a museum")
+    cited = [cite(passage, quote) for quote in quotes]
+    assert [[c.node_id for c in citations] for citations in cited] == [
+        [nodes[0].node_id],
+        [nodes[0].node_id],
+        [nodes[2].node_id],
+    ]
 
 
 def test_a_quote_that_occurs_twice() -> None:

@@ -248,7 +248,11 @@ def test_merged(postprocess: Postprocess) -> None:
     assert provenance is not None
     assert provenance.role == "passage"
     assert set(provenance.hits) == {nodes[n].node_id for n in (8, 9, 10)}
-    own = {piece.node_id: text[piece.start : piece.end].strip() for piece in provenance.pieces}
+    own = {
+        piece.node_id: text[piece.start : piece.end].strip()
+        for piece in provenance.pieces
+        if piece.role == "hit"
+    }
     assert own == {nodes[n].node_id: SENTENCES[n].strip() for n in (8, 9, 10)}
 
 
