@@ -1,10 +1,13 @@
-"""Reads from Redis and Postgres, against LlamaIndex's postprocessor in the same run.
+"""Reads from remote docstores, against LlamaIndex's postprocessor in the same run.
 
-    python benchmarks/stores.py [--part stores|sizes] [--out benchmarks/results/stores.md]
+    python benchmarks/stores.py [--part stores|sizes|databases] [--out benchmarks/results/stores.md]
 
 Starts its own servers. "local" is Redis on loopback and Postgres on its socket; "+0.5 ms" goes through
 a relay in a process of its own that makes each round trip 0.5 ms longer. Times are those of the best
 run, in ms: what else the machine does makes the others longer. For sizes they are medians.
+
+The part "databases" (MongoDB's and DynamoDB's protocols) runs only if it is named. It needs the extra
+test-stores and Python 3.13. Its servers are emulators in Python, whose own time is most of what it measures.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -96,7 +100,13 @@ async def async_ms(augmenter: Any, found: list[NodeWithScore], times: int) -> fl
     return min(taken) * 1000
 
 
-def compare(name: str, make_docstore: MakeDocstore, documents: Sequence[Sequence[TextNode]]) -> Iterator[str]:
+def compare(
+    name: str,
+    make_docstore: MakeDocstore,
+    documents: Sequence[Sequence[TextNode]],
+    *,
+    upstream_async: bool = True,
+) -> Iterator[str]:
     """Rows of the table: this package and upstream over docstores on the same data."""
     for case, count, hops, slow, fast in CASES:
         found = pick(documents, count)
@@ -111,6 +121,9 @@ def compare(name: str, make_docstore: MakeDocstore, documents: Sequence[Sequence
         ids = [{n.node_id for n in one.postprocess_nodes(found)} for one in (theirs, ours)]
         assert ids[0] == ids[1]
         yield row(name, case, "sync", sync_ms(theirs, found, slow), sync_ms(ours, found, fast))
+
+        if not upstream_async:
+            continue
 
         async def in_one_loop(
             found: list[NodeWithScore] = found, slow: int = slow, fast: int = fast, both: Any = both
@@ -138,15 +151,20 @@ def _relay(target: Any, pipe: Any) -> None:
 
 
 @contextmanager
-def relayed(target: Any) -> Iterator[int]:
-    """Port of a relay before a server, in a process of its own."""
+def in_process(serve: Callable[..., None], *arguments: Any) -> Iterator[int]:
+    """Yield the port of a server in a process of its own."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_relay, args=(target, there), daemon=True)
+    process = context.Process(target=serve, args=(*arguments, there), daemon=True)
     process.start()
     yield here.recv()
     here.send("end")
     process.join()
+
+
+def relayed(target: Any) -> AbstractContextManager[int]:
+    """Yield the port of a relay before a server."""
+    return in_process(_relay, target)
 
 
 def redis_store(url: str) -> RedisDocumentStore:
@@ -237,10 +255,76 @@ def stores(socket: str) -> Iterator[str]:
             yield from compare("Postgres, +0.5 ms", lambda: postgres_store(at, "nodes"), documents)
 
 
+def _mongodb(pipe: Any) -> None:
+    from mongoeco.wire import AsyncMongoEcoProxyServer
+
+    async def serve() -> None:
+        async with AsyncMongoEcoProxyServer() as server:
+            pipe.send(server.address.port)
+            await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(serve())
+
+
+def _dynamodb(pipe: Any) -> None:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    pipe.send(server.get_host_and_port()[1])
+    pipe.recv()
+    server.stop()
+
+
+def mongodb_store(port: int) -> BaseDocumentStore:
+    """A docstore on MongoDB."""
+    from llama_index.storage.docstore.mongodb import MongoDocumentStore
+
+    return MongoDocumentStore.from_uri(f"mongodb://127.0.0.1:{port}/?directConnection=true", db_name="nodes")
+
+
+def dynamodb_store(port: int, table: str) -> BaseDocumentStore:
+    """A docstore on DynamoDB; its table is made if it does not exist."""
+    import boto3
+    from llama_index.storage.docstore.dynamodb import DynamoDBDocumentStore
+    from llama_index.storage.kvstore.dynamodb import DynamoDBKVStore
+
+    keys = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
+    resource = boto3.resource("dynamodb", endpoint_url=f"http://127.0.0.1:{port}", **keys)
+    if table not in {one.name for one in resource.tables.all()}:
+        names = {"collection": "HASH", "key": "RANGE"}
+        resource.create_table(
+            TableName=table,
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in names.items()],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    return DynamoDBDocumentStore(DynamoDBKVStore(resource.Table(table)))
+
+
+def databases() -> Iterator[str]:
+    """Rows of the table of stores: MongoDB's protocol and DynamoDB's, with latency."""
+    documents = corpus()
+    with in_process(_mongodb) as port:
+        docstore = mongodb_store(port)
+        for document in documents:
+            docstore.add_documents(document)
+        with relayed(("127.0.0.1", port)) as through:
+            yield from compare("MongoDB, +0.5 ms", lambda: mongodb_store(through), documents)
+    with in_process(_dynamodb) as port:
+        docstore = dynamodb_store(port, "nodes")
+        for document in documents:
+            docstore.add_documents(document)
+        with relayed(("127.0.0.1", port)) as through:
+            # LlamaIndex's store has no async methods, so upstream has no async call to compare with.
+            make = partial(dynamodb_store, through, "nodes")
+            yield from compare("DynamoDB, +0.5 ms", make, documents, upstream_async=False)
+
+
 def main() -> None:
     """Run all and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=["stores", "sizes"], help="both, where it is left out")
+    parser.add_argument("--part", choices=["stores", "sizes", "databases"], help="the first two by default")
     parser.add_argument("--sizes", default="10000,100000,1000000", help="nodes in the table")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -250,15 +334,16 @@ def main() -> None:
     socket = str(postgres.get_postmaster_info().socket_dir)
     try:
         if arguments.part != "sizes":
+            rows = databases() if arguments.part == "databases" else stores(socket)
             lines += [
                 "Best run in ms; upstream is llama-index-core's postprocessor, in the same run:",
                 "",
                 "| store | case | call | upstream | this package | times faster |",
                 "|---|---|---|---|---|---|",
-                *stores(socket),
+                *rows,
                 "",
             ]
-        if arguments.part != "stores":
+        if arguments.part in (None, "sizes"):
             lines += [
                 "A query (20 hits in documents picked at random, 3 hops both ways) on Postgres, local:",
                 "",
