@@ -37,6 +37,7 @@ class TokenCounter:
 
     tokenizer: Tokenizer
     _counts: dict[str, int] = field(init=False)
+    _last: tuple[str, int] = ("", 0)
 
     def __post_init__(self) -> None:
         try:
@@ -45,8 +46,10 @@ class TokenCounter:
             self._counts = {}
 
     def count(self, text: str) -> int:
-        """Count the tokens of a text."""
-        return len(self.tokenizer(text))
+        """Count the tokens of a text; the last one is remembered."""
+        if not text or text != self._last[0]:
+            self._last = (text, len(self.tokenizer(text)))
+        return self._last[1]
 
     def estimate(self, text: str) -> int:
         """Return the sum of the tokens of the text's sentences and lines, each of which is counted once.
@@ -61,7 +64,7 @@ class TokenCounter:
         if tokens is None:
             if len(self._counts) >= _MAX_KNOWN:
                 self._counts.clear()
-            tokens = self._counts[part] = self.count(part)
+            tokens = self._counts[part] = len(self.tokenizer(part))
         return tokens
 
 

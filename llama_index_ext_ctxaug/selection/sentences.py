@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -118,16 +117,15 @@ class _Cutter:
         """Return the beginning of a part of the text, up to a word or, of a longer word, a character."""
         for cut in (word_spans, cluster_spans):
             ends = [each.end for each in cut(self.text, span)]
-            count = bisect_right(ends, 0, key=lambda end: self._over(self._slice(span.start, end)))
-            while count and self._over(self._slice(span.start, ends[count - 1])) > 0:
-                count -= 1
-            if count:
-                return self._slice(span.start, ends[count - 1])
+            count = len(ends)
+            while count:
+                parts = cut_chunk(self.chunk, [Span(span.start, ends[count - 1])])
+                over = self._over(parts)
+                if over <= 0:
+                    return parts
+                count = min(count - 1, count * self.budget // (self.budget + over))
             span = Span(span.start, ends[0]) if ends else span
         return []
-
-    def _slice(self, start: int, end: int) -> list[Chunk]:
-        return cut_chunk(self.chunk, [Span(start, end)])
 
     def _over(self, parts: Sequence[Chunk]) -> int:
         """Return by how many tokens the final text with these parts exceeds the budget."""

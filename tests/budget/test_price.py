@@ -16,8 +16,9 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits
 
 @pytest.mark.parametrize("part", [0.5, 0.97, 1.0, 1.2])
 @pytest.mark.parametrize("output", ["nodes", "passages"])
-def test_a_budget_costs_at_most_two_counts(output: str, part: float) -> None:
-    """40 hits with two neighbors on each side: at most twice the text of the candidates is tokenized."""
+@pytest.mark.parametrize(("unit", "most"), [("chunk", 2), ("sentence", 3)])
+def test_the_price_of_a_budget(output: str, part: float, unit: str, most: int) -> None:
+    """40 hits with two neighbors on each side: at most so many times the candidates' text is tokenized."""
     text = "\n\n".join(topics.values())[:150_000]
     splitter = SentenceSplitter(chunk_size=128, chunk_overlap=25)
     nodes = splitter.get_nodes_from_documents([Document(text=text, id_="d")])
@@ -34,6 +35,6 @@ def test_a_budget_costs_at_most_two_counts(output: str, part: float) -> None:
 
     budget = round(part * len(tokenizer("\n\n".join(contents))))
     PrevNextNodePostprocessor(
-        **parameters, output=output, token_budget=budget, tokenizer=counting
+        **parameters, output=output, token_budget=budget, budget_unit=unit, tokenizer=counting
     ).postprocess_nodes(found)
-    assert counted <= 2 * sum(map(len, contents))
+    assert counted <= most * sum(map(len, contents))
