@@ -19,4 +19,5 @@ def test_answers_show_pages_and_sources() -> None:
     assert quotes == 4
     assert done.stdout.count(".pdf, page ") >= quotes
     assert "compound_stmts.pdf, page 6:" in done.stdout
+    assert "not certain" not in done.stdout
     assert ">>>The current code generator emits no code for an assert statement" in done.stdout
