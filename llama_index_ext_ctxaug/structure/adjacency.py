@@ -231,7 +231,7 @@ class Adjacency:
     def _in_document(self, node: BaseNode, direction: Direction) -> Search[str | None]:
         """Search in the document's list, first for a neighbor there whose link names the node."""
         source = self.source(node)
-        if source is None:
+        if source is None or (self.reader.lists_are_costly and self._ends_here(node, direction)):
             return None
         yield ReadRequest(documents=(source,))
         yield ReadRequest(nodes=self._listed_beside(node, direction))
