@@ -18,12 +18,14 @@ class Chains:
         preceding: id of the node before each node.
         closed_ends: ids of nodes that nothing may follow.
         closed_starts: ids of nodes that nothing may precede.
+        has_ring: True if an edge was left out since it closed a ring.
     """
 
     followers: dict[str, str] = field(default_factory=dict)
     preceding: dict[str, str] = field(default_factory=dict)
     closed_ends: set[str] = field(default_factory=set)
     closed_starts: set[str] = field(default_factory=set)
+    has_ring: bool = False
     _first_of: dict[str, str] = field(default_factory=dict)
     _last_of: dict[str, str] = field(default_factory=dict)
 
@@ -33,14 +35,14 @@ class Chains:
         Args:
             edges: equally well founded edges. Of those that would close a ring the last is left out.
         """
-        free = [edge for edge in dict.fromkeys(edges) if self.is_free(edge)]
-        starts, ends = Counter(before for before, _ in free), Counter(after for _, after in free)
-        for edge in free:
-            before, after = edge
-            if starts[before] == 1 and ends[after] == 1 and not self.closes_ring(edge):
-                self.followers[before], self.preceding[after] = after, before
-                first, last = self._first_of.pop(before, before), self._last_of.pop(after, after)
-                self._first_of[last], self._last_of[first] = first, last
+        first_of, last_of = self._first_of, self._last_of
+        for before, after in _undisputed([edge for edge in dict.fromkeys(edges) if self.is_free(edge)]):
+            first, last = first_of.get(before, before), last_of.get(after, after)
+            if first == after:
+                self.has_ring = True
+                continue
+            self.followers[before], self.preceding[after] = after, before
+            first_of[last], last_of[first] = first, last
 
     def is_free(self, edge: Edge) -> bool:
         """Return True if nothing taken so far excludes the edge."""
@@ -80,13 +82,28 @@ def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
         The passages by rank; each chunk is in exactly one of them.
     """
     stated = Counter(edge for edge in edges if edge[0] in chunks and edge[1] in chunks)
-    by_rank = sorted(chunks, key=lambda id_: (chunks[id_].role == "neighbor", chunks[id_].rank))
-    place = {id_: number for number, id_ in enumerate(by_rank)}
-    ordered = sorted(stated, key=lambda edge: place[edge[1]], reverse=True)
-    chains = Chains()
-    chains.take(edge for edge in ordered if stated[edge] > 1)
-    chains.take(edge for edge in ordered if stated[edge] == 1)
+    chains = _chains(stated, stated)
+    if chains.has_ring:  # which edge is left out depends on the order of the edges
+        by_rank = sorted(chunks, key=lambda id_: (chunks[id_].role == "neighbor", chunks[id_].rank))
+        place = {id_: number for number, id_ in enumerate(by_rank)}
+        chains = _chains(sorted(stated, key=lambda edge: place[edge[1]], reverse=True), stated)
     starts = (id_ for id_ in chunks if id_ not in chains.preceding)
     passages = [Passage([chunks[id_] for id_ in chains.chain(start)]) for start in starts]
     passages.sort(key=lambda passage: passage.rank)
     return passages
+
+
+def _chains(edges: Iterable[Edge], stated: Mapping[Edge, int]) -> Chains:
+    chains = Chains()
+    chains.take(edge for edge in edges if stated[edge] > 1)
+    chains.take(edge for edge in edges if stated[edge] == 1)
+    return chains
+
+
+def _undisputed(edges: list[Edge]) -> list[Edge]:
+    """Return the edges whose start and end no other of them claims."""
+    starts, ends = [before for before, _ in edges], [after for _, after in edges]
+    if len(set(starts)) == len(set(ends)) == len(edges):
+        return edges
+    starting, ending = Counter(starts), Counter(ends)
+    return [edge for edge in edges if starting[edge[0]] == 1 and ending[edge[1]] == 1]
