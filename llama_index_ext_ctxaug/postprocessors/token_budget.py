@@ -37,8 +37,12 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
     score first; then nodes that an augmenter added, the nearest to a hit first. A node that does not fit
     leaves its tokens to the next one. A repeated node is kept once, with its best score.
 
-    **On failure**: the best node is kept whole even where it alone exceeds the budget. That, and hits that
-    do not fit, are logged as warnings and named in the end event.
+    With `budget_unit="sentence"` the first node that does not fit gives the sentences that do, as nodes of
+    their own: those with words of the query first.
+
+    **On failure**: the best node is kept whole even where it alone exceeds the budget; with
+    `budget_unit="sentence"` it is cut, and the budget is never exceeded. A whole node over the budget, and
+    hits that do not fit, are logged as warnings and named in the end event.
 
     Example:
         ```python
