@@ -39,8 +39,8 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
     never changed. No neighbor is of another document or refused by the filters. With `output="passages"`
     chunks that touch become one node, without repeated text; a hit without neighbors stays the same object.
     With `token_budget` the output text is within it, unless the best hit alone exceeds it (never with
-    `budget_unit="sentence"`); hits that do not fit are dropped, the worst first, with a warning. A node that an augmenter added or made does not
-    expand again.
+    `budget_unit="sentence"`); hits that do not fit are dropped, the worst first, with a warning. A node
+    that an augmenter added or made does not expand again.
 
     **On failure**: an error of the docstore is raised, unless `on_store_error="return_hits"`. A neighbor
     that is not in the docstore ends the expansion there, with one warning per call, unless `strict=True`.
