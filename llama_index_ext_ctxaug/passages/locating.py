@@ -150,17 +150,26 @@ class _Search:
         if self._agree(pieces, claims):
             return claims
         best: Places = [None] * len(pieces)
-        most = 0
         anchor, occurrences = self._rarest(pieces, claims, cursor)
         for span in occurrences:
-            places = self._around(pieces, claims, anchor, span)
-            joints = sum(self._touch(one, two) for one, two in pairwise(places))
-            found = joints + sum(place is not None for place in places)
-            if found > most:
-                best, most = places, found
-            if joints == len(pieces) - 1:
-                break
+            best = self._better(best, self._around(pieces, claims, anchor, span))
+            if not self._apart(best):
+                return best
+        for number in self._apart(best)[:1]:  # from there back, the piece before it may be another one
+            if (found := best[number]) is not None:
+                best = self._better(best, self._around(pieces, claims, number, found))
         return best
+
+    def _better(self, one: Places, two: Places) -> Places:
+        """Return the places of more pieces and with fewer joints that do not touch; the first of equals."""
+        found = [
+            sum(place is not None for place in places) - len(self._apart(places)) for places in (one, two)
+        ]
+        return two if found[1] > found[0] else one
+
+    def _apart(self, places: Places) -> list[int]:
+        """Return the numbers of the pieces that do not touch the one before."""
+        return [number for number, pair in enumerate(pairwise(places), 1) if not self._touch(*pair)]
 
     def _rarest(self, pieces: Sequence[str], claims: Places, cursor: int) -> tuple[int, list[Span]]:
         """Return the piece that is in the fewest places, and these."""

@@ -7,7 +7,7 @@ import json
 import logging
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.node_parser import (
@@ -97,6 +97,16 @@ def test_slice_of_the_document(splitter: type, overlap: int) -> None:
     ),
     st.integers(1, 4),
     st.sampled_from([0, 10]),
+)
+@example([("One thing is so.", " ")] * 9 + [("好的。", " ")], 1, 10)
+@example([("好的。", " ")] * 2 + [("One thing is so.", " ")] * 3 + [("好的。", " ")] * 2, 1, 0)
+@example(
+    [("One thing is so.", " ")] * 6
+    + [("A much longer sentence stands here.", "\n")] * 3
+    + [("A much longer sentence stands here.", " "), ("你呢？走吧！", " "), ("你呢？走吧！", " ")]
+    + [("One thing is so.", " ")],
+    1,
+    10,
 )
 def test_exact_with_the_document(parts: list[tuple[str, str]], size: int, overlap: int) -> None:
     """Given the document's text, a window is its slice whatever white space was stripped.
