@@ -117,8 +117,17 @@ class ChunkTexts:
         """Return a chunk's text and its place, as found or else as noted."""
         known = self._known.get(chunk.node.id_)
         if known is None:
-            known = self._known[chunk.node.id_] = self._noted(chunk)
+            known = self._known[chunk.node.id_] = self._part(chunk, self._noted(chunk))
         return known
+
+    def _part(self, chunk: Chunk, noted: TextChunk) -> TextChunk:
+        """Place a part of a chunk where it is in the whole one."""
+        whole = self._known.get(chunk.cut.node_id) if chunk.cut else None
+        place = whole.text.find(noted.text) if whole is not None else -1
+        if whole is None or whole.start is None or place < 0:
+            return noted
+        start, header = whole.start + place, "" if place else whole.header
+        return whole._replace(text=noted.text, start=start, end=start + len(noted.text), header=header)
 
     def span(self, passage: Passage) -> Span | None:
         """Return the characters of the source document that a passage covers; None if a place is unknown."""

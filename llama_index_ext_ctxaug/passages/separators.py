@@ -75,7 +75,7 @@ def is_space(text: str) -> bool:
 
 def is_headings(text: str) -> bool:
     """Return True if all lines of a text that have words are Markdown headings."""
-    return all(line.startswith("#") for line in text.splitlines() if has_words(line))
+    return "<" not in text and all(line.startswith("#") for line in text.splitlines() if has_words(line))
 
 
 def has_words(text: str) -> bool:
