@@ -90,7 +90,7 @@ class _Cutter:
         self.text = text_of(self.chunk.node)
 
     def sentences(self, terms: Sequence[str], used: int, *, words: bool) -> list[Chunk]:
-        """Return the parts that fit, else, with `words`, a part of the best sentence."""
+        """Return the parts that fit, or with `words`, where the best sentence does not fit, a part of it."""
         units = text_units(self.text)
         before, after = self._is_kept(self.before), self._is_kept(self.after)
         order = preferred(self.text, units, terms, before=before, after=after)
@@ -104,6 +104,8 @@ class _Cutter:
                 left -= size
             elif number not in shared and (refused := refused + 1) == PATIENCE:
                 break
+        if words and order and order[0] not in chosen:  # the best sentence, cut, says more than a worse one
+            return self._words(units[order[0]].span)
         while chosen:
             parts = cut_chunk(self.chunk, self._spans(units, chosen, shared))
             over = self._over(parts)

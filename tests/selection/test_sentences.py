@@ -86,6 +86,14 @@ def test_words_where_no_sentence_fits(postprocess: Postprocess) -> None:
     assert texts(result) == ["Second zebra "]
 
 
+def test_the_best_sentence_is_cut_rather_than_replaced(postprocess: Postprocess) -> None:
+    """Where the best sentence does not fit, its beginning is given, not a shorter one."""
+    node = TextNode(text="Yes. The zebra crossed the road at noon. No.", id_="long")
+    budget = TokenBudgetPostprocessor(token_budget=4, budget_unit="sentence", tokenizer=str.split)
+    result = postprocess(budget, [NodeWithScore(node=node)], query_str="Where did the zebra go?")
+    assert texts(result) == ["The zebra crossed the "]
+
+
 def test_characters_where_no_word_fits(postprocess: Postprocess) -> None:
     """Of a word over the budget as many characters are given as fit."""
     node = TextNode(text="supercalifragilistic", id_="long")
