@@ -210,7 +210,7 @@ class AugmenterConformance(PostprocessorConformance):
         """Make the augmenter over a docstore."""
         return self.augmenter(docstore=docstore, **{**self.parameters, **parameters})  # type: ignore[call-arg]
 
-    @few
+    @settings(few, max_examples=150)  # links into another document are drawn seldom
     @given(any_world)
     def test_neighbors_are_of_the_document_of_their_hits(self, world: World) -> None:
         """The hits of an added node, and the pieces of a passage, are of one document, whatever links say."""
