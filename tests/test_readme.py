@@ -17,10 +17,11 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.enable_socket
-def test_code_blocks_run_in_order(tmp_path: Path) -> None:
-    """All Python blocks run as one program in a fresh process."""
-    blocks = BLOCK.findall(README.read_text(encoding="utf-8"))
-    assert len(blocks) >= 5
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_code_blocks_run_in_order(name: str, tmp_path: Path) -> None:
+    """All Python blocks of a README run as one program in a fresh process."""
+    blocks = BLOCK.findall((README.parent / name).read_text(encoding="utf-8"))
+    assert len(blocks) >= 2
     program = tmp_path / "readme.py"
     program.write_text("\n\n".join(blocks), encoding="utf-8")
     done = subprocess.run(
@@ -38,7 +39,8 @@ def _tables() -> list[tuple[str, list[list[str]]]]:
     """Return the tables of parameters: the heading above each, and its rows."""
     found: list[tuple[str, list[list[str]]]] = []
     heading, inside = "", False
-    for line in README.read_text(encoding="utf-8").splitlines():
+    pages = [README, *sorted(README.parent.glob("docs/*.md"))]
+    for line in "\n".join(page.read_text(encoding="utf-8") for page in pages).splitlines():
         if line.startswith("#"):
             heading = line.lstrip("# ")
         if line == "| parameter | meaning | default |":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from blockbuster import blockbuster_ctx
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import Document
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -146,18 +146,18 @@ def test_reading_on_follows_the_document(call: Call) -> None:
     place=st.integers(0, 60),
     steps=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     max_tokens=st.sampled_from([32, 60, 800]),
+    stored=st.booleans(),
 )
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_answers_together_are_the_text_once(
-    way: str, case: Parsed, place: int, steps: list[int], max_tokens: int
+    way: str, case: Parsed, place: int, steps: list[int], max_tokens: int, stored: bool
 ) -> None:
     """In steps of any sizes, forth and back from any chunk, each character is read once, none is left out."""
     nodes = case.nodes
-    ends = [node.end_char_idx or 0 for node in nodes]
-    assume(ends == sorted(set(ends)))
     anchor = nodes[place % len(nodes)]
     store = docstore_of(nodes)
-    store.add_documents([Document(text=case.text, id_=anchor.ref_doc_id)])
+    if stored:
+        store.add_documents([Document(text=case.text, id_=anchor.ref_doc_id)])
     spec = ReadAroundToolSpec(docstore=store, max_tokens=max_tokens)
 
     def call(spec: ReadAroundToolSpec, name: str, *args: Any, **kwargs: Any) -> Reading:
@@ -171,8 +171,9 @@ def test_answers_together_are_the_text_once(
     augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=100, mode="both", output="passages")
     [passage] = augmenter.postprocess_nodes([NodeWithScore(node=anchor)])
     assert whole == passage.node.get_content(metadata_mode=MetadataMode.NONE)
-    assert whole in case.text
-    assert re.sub(r"\s+", "", whole) == re.sub(r"\s+", "", case.text)
+    if stored:
+        assert whole in case.text
+        assert re.sub(r"\s+", "", whole) == re.sub(r"\s+", "", case.text)
     count = get_tokenizer()
     assert all(len(count(part)) <= max_tokens for part in [*before, *after])
 
