@@ -65,3 +65,9 @@ def test_errors_are_value_errors() -> None:
         if isinstance(thing, type) and issubclass(thing, Exception):
             assert issubclass(thing, package.ContextAugmentationError)
             assert issubclass(thing, ValueError)
+
+
+def test_test_modules_have_names_of_their_own() -> None:
+    """Pytest imports test modules by name, so no two may share one."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert len(names) == len(set(names))
