@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from llama_index.core import Document
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import (
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import ToolSelection
 from llama_index.core.tools.calling import acall_tool_with_selection, call_tool_with_selection
@@ -448,3 +455,53 @@ def test_hits_that_touch_are_one_passage(call: Call) -> None:
     reading = call(spec, "search", "harbor")
     assert "More was found: read_after 2, 3 shows it." in str(reading)
     assert text_of(call(spec, "read_after", "3", chunks=1)).startswith("Text 7") or True
+
+
+@given(data=st.data())
+def test_no_character_of_another_tenant(data: st.DataObject) -> None:
+    """Under random handles and ids, no answer holds a text, an id or a number of chunks of another tenant."""
+    mine = linked_document(data.draw(st.integers(1, 5)), source_id="mine", metadata={"tenant": "a"})
+    other = linked_document(
+        [f"# Secret {n}\n\nHidden text {n}." for n in range(data.draw(st.integers(1, 5)))],
+        source_id="theirs",
+        metadata={"tenant": "b"},
+    )
+    if data.draw(st.booleans()):  # one document with chunks of both
+        for node in other:
+            node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="mine")
+    if data.draw(st.booleans()):  # links that lead from one tenant to the other
+        mine[-1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=other[0].node_id)
+        other[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=mine[-1].node_id)
+    for node in [*mine, *other]:
+        node.metadata["file_path"] = "same.md"
+    filters = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
+    spec = ReadAroundToolSpec(
+        docstore_of(data.draw(st.permutations([*mine, *other]))),
+        Fixed([NodeWithScore(node=node, score=0.5) for node in [*other, *mine]]),
+        neighbor_filters=filters,
+        document_key=data.draw(st.sampled_from([None, "file_path"])),
+        handles=data.draw(st.sampled_from(["numbers", "ids"])),
+    )
+    ids = [node.node_id for node in [*mine, *other]]
+    names = st.sampled_from([*ids, "1", "2", "9", f"{ids[0]}@0,{ids[-1]}", "mine", "theirs"])
+    answers = [spec.search("text")]
+    for tool in data.draw(
+        st.lists(st.sampled_from(["read_before", "read_after", "read_section", "outline"]))
+    ):
+        answers.append(getattr(spec, tool)(data.draw(names)))
+    for answer in answers:
+        shown = re.sub(r'There is no passage "[^"]*"', "", str(answer))
+        assert "Secret" not in shown
+        assert "Hidden" not in shown
+        assert not any(node.node_id in shown for node in other)
+        assert not any(hit.node.metadata.get("tenant") == "b" for hit in answer.nodes)
+
+
+def test_reading_on_from_redis(call: Call, make_redis_docstore: Callable[[], Any]) -> None:
+    """Over a server the answers are those over a store in memory."""
+    nodes = handbook()
+    store = make_redis_docstore()
+    store.add_documents(nodes)
+    there, here = spec_of(nodes, [0], docstore=store), spec_of(nodes, [0])
+    for name, argument in [("search", "x"), ("read_after", "1"), ("read_section", "1"), ("outline", "2")]:
+        assert str(call(there, name, argument)) == str(call(here, name, argument))
