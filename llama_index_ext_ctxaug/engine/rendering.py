@@ -32,7 +32,7 @@ class Renderer:
 
     def node(self, run: Run) -> NodeWithScore:
         """Write a run as one node."""
-        if len(run.chunks) == 1 and not self.texts.of(run.chunks[0]).header:
+        if len(run.chunks) == 1 and not (self.options.table_headers and self.texts.of(run.chunks[0]).header):
             return self.emit(run.chunks[0])
         return compose(
             run.chunks,

@@ -102,20 +102,34 @@ class OpenDocument:
             place = self._at(first + 1, 0)
         return Span(max(place, span.start), max(span.start, self._at(last, end)))
 
-    def excerpt(self, span: Span) -> tuple[NodeWithScore, PassageRange]:
-        """Return a stretch of the text as a node with provenance, and the range of chunks that it covers."""
+    def excerpt(self, span: Span) -> NodeWithScore:
+        """Return a stretch of the text as a node with provenance."""
+        run, offset = self._part(span)
+        whole = self.renderer.node(run)
+        start, end = span.start - offset, span.end - offset
+        if not isinstance(whole.node, TextNode) or (start, end) == (0, len(whole.node.text)):
+            return whole
+        return NodeWithScore(
+            node=cut_node(whole.node, whole_provenance(whole.node), start, end), score=whole.score
+        )
+
+    def _part(self, span: Span) -> tuple[Run, int]:
+        """Return the chunks that a stretch covers, and where their text starts, if it is the same alone."""
+        first, last = self._edge(span.start)[0], self._edge(span.end)[0]
+        part = Run(self.run.chunks[first : last + 1], [False, *self.run.follows[first + 1 : last + 1]])
+        offset = self.joined.spans[first].start
+        alone = self.renderer.join(part).text
+        return (part, offset) if self.text.startswith(alone, offset) else (self.run, 0)
+
+    def range(self, span: Span) -> PassageRange:
+        """Return the range of chunks that a stretch of the text covers."""
         (first, start), (last, end) = self._edge(span.start), self._edge(span.end)
-        whole = self.renderer.node(self.run)
-        if span != (0, len(self.text)) and isinstance(whole.node, TextNode):
-            node = cut_node(whole.node, whole_provenance(whole.node), span.start, span.end)
-            whole = NodeWithScore(node=node, score=whole.score)
         nodes = [chunk.node for chunk in self.run.chunks]
-        range_ = PassageRange(
+        return PassageRange(
             first=PassageEdge(nodes[first].node_id, start),
             last=PassageEdge(nodes[last].node_id, None if end == len(text_of(nodes[last])) else end),
             source_id=self.renderer.texts.expansion.links.source(nodes[last]),
         )
-        return whole, range_
 
     def headings(self) -> list[Heading]:
         """Return the headings of the loaded chunks, with their places in the text."""

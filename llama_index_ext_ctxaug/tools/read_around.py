@@ -261,7 +261,7 @@ class ReadAroundToolSpec(BaseToolSpec):
         for opened in found:
             end = start_within(opened.text, left, count) if opened.text else 0
             if shown and end < len(opened.text):
-                more.append(self._name(opened.excerpt(Span(0, 0))[1]))
+                more.append(self._name(opened.range(Span(0, 0))))
                 continue
             left -= count(opened.text[:end])
             shown.append(self._passage(opened, Span(0, end), count, "before", "after"))
@@ -317,7 +317,7 @@ class ReadAroundToolSpec(BaseToolSpec):
         ends = [*(heading.start for heading in headings[1:]), len(opened.text)]
         entries = [
             OutlineEntry(
-                self._name(opened.excerpt(Span(heading.start, heading.start))[1]),
+                self._name(opened.range(Span(heading.start, heading.start))),
                 heading.title,
                 heading.level,
                 count(opened.text[heading.start : end]),
@@ -359,10 +359,9 @@ class ReadAroundToolSpec(BaseToolSpec):
         return Reading(message=f'There is no passage "{name}". {hint}')
 
     def _passage(self, opened: OpenDocument, span: Span, count: CountTokens, *sides: Direction) -> Passage:
-        node, range_ = opened.excerpt(span)
         return Passage(
-            handle=self._name(range_),
-            node=node,
+            handle=self._name(opened.range(span)),
+            node=opened.excerpt(span),
             heading=opened.heading_path(span.start),
             before=opened.rest_before(span.start, count) if "before" in sides else None,
             after=opened.rest_after(span.end, count) if "after" in sides else None,
