@@ -42,7 +42,7 @@ class Tier(NamedTuple):
 
 
 Parts = Mapping[str, Sequence[Chunk]]
-"""What is left of chunks that are cut, by their ids: parts in reading order."""
+"""The remaining parts of cut chunks by their ids, in reading order."""
 
 NO_PARTS: Parts = {}
 

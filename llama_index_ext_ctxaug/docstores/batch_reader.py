@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ReadRequest(NamedTuple):
-    """What a search needs loaded before it can continue.
+    """A request of a search for what it needs loaded before it can continue.
 
     Attributes:
         nodes: node ids; hits among them are not read.

@@ -33,7 +33,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class ContextMap:
-    """What went to the model for one query; `explain` makes it.
+    """The context that a model got for one query; `explain` makes it.
 
     Attributes:
         systems: the blocks of each system by its name.

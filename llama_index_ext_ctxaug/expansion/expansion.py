@@ -32,7 +32,7 @@ UNBOUNDED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far to expand one hit.
+    """The reach of one hit.
 
     Attributes:
         previous: maximum number of chunks before it.

@@ -147,7 +147,7 @@ def _slice(chunks: Sequence[TextChunk], texts: Mapping[str, str]) -> JoinedText 
 
 
 class _Joint(NamedTuple):
-    """What comes before a chunk, and how much of the chunk is not added.
+    """The joint before a chunk: what comes before it, and how much of the chunk is not added.
 
     Attributes:
         separator: text between.

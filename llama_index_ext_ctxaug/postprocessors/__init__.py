@@ -1,1 +1,1 @@
-"""What users put into `node_postprocessors=[...]`: each file holds one policy."""
+"""The postprocessors for `node_postprocessors=[...]`: each file holds one policy."""

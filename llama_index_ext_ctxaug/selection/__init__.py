@@ -1,1 +1,1 @@
-"""Which of the chunks matter: relevance, segments, merged parents, windows without repeats."""
+"""Select the chunks that matter: relevance, segments, merged parents, windows without repeats."""

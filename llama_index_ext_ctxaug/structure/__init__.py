@@ -1,1 +1,1 @@
-"""How a document hangs together: neighbors, pages, parents, order, headings."""
+"""The structure of a document: neighbors, pages, parents, order, headings."""

@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 from urllib.parse import quote, unquote
 
 _NUMBER = re.compile(r"\s*[\[(]?\s*(?:passage|handle)?\s*[\[(#]?\s*(\d{1,9})\s*[\])]*\.?\s*", re.IGNORECASE)
@@ -65,6 +66,15 @@ def parse_number(text: str) -> int | None:
     """Read a number as models write it: "3", "[3]", "passage 3"; None for anything else."""
     match = _NUMBER.fullmatch(text)
     return int(match[1]) if match else None
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a number as models write it: 2, 2.0, "2"; None for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() else None
 
 
 class Handles:

@@ -1,12 +1,10 @@
 """Tools with which an agent searches documents and reads on around what it found."""
 
 import logging
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.base import BaseIndex
-from llama_index.core.schema import NodeWithScore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.tools.tool_spec.base import SPEC_FUNCTION_TYPE, BaseToolSpec
@@ -16,29 +14,28 @@ from typing_extensions import Self
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.docstores.index_docstore import docstore_of_index
-from llama_index_ext_ctxaug.errors import ConfigurationError, ContextAugmentationError
+from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.headings import Sections
+from llama_index_ext_ctxaug.tools.document_opener import DocumentOpener
 from llama_index_ext_ctxaug.tools.excerpts import CountTokens, end_within, start_within
 from llama_index_ext_ctxaug.tools.handles import (
     Handles,
     PassageRange,
     parse_number,
     parse_range,
+    whole_number,
 )
-from llama_index_ext_ctxaug.tools.open_document import DocumentOpener, OpenDocument
+from llama_index_ext_ctxaug.tools.open_document import OpenDocument
 from llama_index_ext_ctxaug.tools.reading import (
-    DOCUMENT_END,
-    DOCUMENT_START,
-    NO_MORE_AFTER,
-    NO_MORE_BEFORE,
     OutlineEntry,
     Passage,
     Reading,
     outline_within,
     shortened,
 )
+from llama_index_ext_ctxaug.tools.tool_steps import Retrieve, guarded
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +52,7 @@ _NAMED_HANDLES = 20
 
 Direction = Literal["before", "after"]
 Handle = str | int
-"""How a passage is named: "3", 3, "[3]", "passage 3", or the id of a node."""
+"""The name of a passage: "3", 3, "[3]", "passage 3", or the id of a node."""
 
 _DESCRIPTIONS = {
     "search": "Search the documents for passages. Each has a handle to read on from.",
@@ -65,26 +62,6 @@ _DESCRIPTIONS = {
     "read_section": "Read the whole section that a passage is in.",
     "outline": "List the headings of a passage's document, each with a handle for read_after.",
 }
-
-
-class ReadingError(ContextAugmentationError):
-    """A document store or a retriever failed; the message names nothing that was read."""
-
-
-@dataclass(frozen=True)
-class _Retrieve:
-    """The step that calls a retriever."""
-
-    retriever: BaseRetriever
-    query: str
-
-    def run(self) -> list[NodeWithScore]:
-        """Retrieve in the calling thread."""
-        return self.retriever.retrieve(self.query)
-
-    async def arun(self) -> list[NodeWithScore]:
-        """Retrieve by the retriever's async method."""
-        return await self.retriever.aretrieve(self.query)
 
 
 class ReadAroundToolSpec(BaseToolSpec):
@@ -172,11 +149,11 @@ class ReadAroundToolSpec(BaseToolSpec):
         Args:
             query: what to look for.
         """
-        return self._run(self._search(query))
+        return run(guarded(self._search(query)))
 
     async def asearch(self, query: str) -> Reading:
         """Search for passages, async."""
-        return await self._arun(self._search(query))
+        return await arun(guarded(self._search(query)))
 
     def read_before(self, passage: Handle, chunks: int = 2) -> Reading:
         """Read the text before a passage.
@@ -185,11 +162,11 @@ class ReadAroundToolSpec(BaseToolSpec):
             passage: the handle of a passage.
             chunks: number of chunks to read.
         """
-        return self._run(self._read_on(passage, chunks, "before"))
+        return run(guarded(self._read_on(passage, chunks, "before")))
 
     async def aread_before(self, passage: Handle, chunks: int = 2) -> Reading:
         """Read the text before a passage, async."""
-        return await self._arun(self._read_on(passage, chunks, "before"))
+        return await arun(guarded(self._read_on(passage, chunks, "before")))
 
     def read_after(self, passage: Handle, chunks: int = 2) -> Reading:
         """Read the text after a passage.
@@ -198,11 +175,11 @@ class ReadAroundToolSpec(BaseToolSpec):
             passage: the handle of a passage.
             chunks: number of chunks to read.
         """
-        return self._run(self._read_on(passage, chunks, "after"))
+        return run(guarded(self._read_on(passage, chunks, "after")))
 
     async def aread_after(self, passage: Handle, chunks: int = 2) -> Reading:
         """Read the text after a passage, async."""
-        return await self._arun(self._read_on(passage, chunks, "after"))
+        return await arun(guarded(self._read_on(passage, chunks, "after")))
 
     def read_section(self, passage: Handle) -> Reading:
         """Read the section that a passage starts in, from its heading.
@@ -210,11 +187,11 @@ class ReadAroundToolSpec(BaseToolSpec):
         Args:
             passage: the handle of a passage.
         """
-        return self._run(self._read_section(passage))
+        return run(guarded(self._read_section(passage)))
 
     async def aread_section(self, passage: Handle) -> Reading:
         """Read the section that a passage starts in, async."""
-        return await self._arun(self._read_section(passage))
+        return await arun(guarded(self._read_section(passage)))
 
     def outline(self, passage: Handle) -> Reading:
         """List the headings of the document that a passage is in, each with a handle to read from.
@@ -222,11 +199,11 @@ class ReadAroundToolSpec(BaseToolSpec):
         Args:
             passage: the handle of a passage.
         """
-        return self._run(self._outline(passage))
+        return run(guarded(self._outline(passage)))
 
     async def aoutline(self, passage: Handle) -> Reading:
         """List the headings of the document that a passage is in, async."""
-        return await self._arun(self._outline(passage))
+        return await arun(guarded(self._outline(passage)))
 
     def to_tool_list(
         self,
@@ -241,18 +218,12 @@ class ReadAroundToolSpec(BaseToolSpec):
         schema = create_schema_from_function(name, getattr(self, name))
         return ToolMetadata(description=_DESCRIPTIONS[name], name=name, fn_schema=schema)
 
-    def _run(self, flow: Flow[Reading]) -> Reading:
-        return run(_guarded(flow))
-
-    async def _arun(self, flow: Flow[Reading]) -> Reading:
-        return await arun(_guarded(flow))
-
     def _search(self, query: str) -> Flow[Reading]:
         if self._retriever is None:
             raise ConfigurationError(f"{type(self).__name__}: search needs retriever=..., which is None")
         if not isinstance(query, str) or not query.strip():
             return Reading(message="search needs a query: a few words to look for.")
-        hits = yield from ask(_Retrieve(self._retriever, query))
+        hits = yield from ask(Retrieve(self._retriever, query))
         count = yield from self._counter()
         found = yield from self._opener.open_hits(hits, self._sections)
         shown: list[Passage] = []
@@ -271,7 +242,7 @@ class ReadAroundToolSpec(BaseToolSpec):
         return Reading(tuple(shown), message=message)
 
     def _read_on(self, passage: Handle, chunks: int, direction: Direction) -> Flow[Reading]:
-        number = _whole_number(chunks)
+        number = whole_number(chunks)
         if number is None or number < 1:
             return Reading(message=f"chunks must be a whole number from 1 to {MAX_CHUNKS}.")
         number, after = min(number, MAX_CHUNKS), direction == "after"
@@ -287,7 +258,7 @@ class ReadAroundToolSpec(BaseToolSpec):
             else Span(opened.start_of(number), opened.position)
         )
         if span.start == span.end:
-            return Reading(message=_edge_message(opened, direction))
+            return Reading(message=opened.edge_message(direction))
         text = opened.text[span.start : span.end]
         if after:
             span = Span(span.start, span.start + start_within(text, self._max_tokens, count))
@@ -373,41 +344,3 @@ class ReadAroundToolSpec(BaseToolSpec):
     def _counter(self) -> Flow[CountTokens]:
         tokenizer = yield from tokenizer_or_default(self._tokenizer)
         return lambda text: len(tokenizer(text))
-
-
-def _guarded(flow: Flow[Reading]) -> Flow[Reading]:
-    """Run a flow; an error of one of its steps becomes a `ReadingError` that names nothing."""
-    failed: Exception | None = None
-    try:
-        step = next(flow)
-        while True:
-            try:
-                result = yield step
-            except Exception as error:
-                failed = error
-                step = flow.throw(error)
-            else:
-                step = flow.send(result)
-    except StopIteration as stop:
-        reading: Reading = stop.value
-        return reading
-    except Exception as error:
-        if error is not failed:
-            raise
-        logger.warning("ReadAroundToolSpec: reading failed: %r", error)
-        raise ReadingError("The documents cannot be read at the moment. Try again later.") from error
-
-
-def _whole_number(value: Any) -> int | None:
-    """Return a number as models write it: 2, 2.0, "2"; None for anything else."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return int(number) if number.is_integer() else None
-
-
-def _edge_message(opened: OpenDocument, direction: Direction) -> str:
-    if direction == "after":
-        return NO_MORE_AFTER if opened.after.blocked else DOCUMENT_END
-    return NO_MORE_BEFORE if opened.before.blocked else DOCUMENT_START

@@ -25,7 +25,7 @@ _BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """What is left to read on one side of a passage.
+    """The rest to read on one side of a passage.
 
     Attributes:
         chunks: chunks up to the edge of the document, 0 at the edge; None if unknown.

@@ -10,7 +10,7 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 By = Literal["node", "document"]
-"""What ids name: nodes, or source documents all of whose nodes are read."""
+"""The kind of ids: those of nodes, or of source documents whose nodes are all read."""
 
 
 class VectorRead(NamedTuple):
