@@ -6,6 +6,7 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -177,6 +178,7 @@ def _digest(text: str) -> str:
     return urlsafe_b64encode(digest).decode()
 
 
+@lru_cache(maxsize=10_000)  # the ids of a call come back in each of its nodes
 def _packed(id_: str) -> str:
     """Shorten a UUID to 23 characters, the first of them a mark."""
     if _UUID.fullmatch(id_):
