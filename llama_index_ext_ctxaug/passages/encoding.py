@@ -38,6 +38,8 @@ _Number = Callable[[str | None], int | None]
 
 def encode(provenance: Provenance, node: BaseNode) -> str:
     """Encode the provenance of a node as one string; the node's metadata is not repeated in it."""
+    if provenance.role in STORED and not provenance.pieces:
+        return _encode_stored(provenance, node.node_id)
     ids: dict[str, int] = {}
 
     def number(id_: str | None) -> int | None:
@@ -62,6 +64,22 @@ def encode(provenance: Provenance, node: BaseNode) -> str:
         room -= len(_dumped([data["shared"], data["own"]])) + _KEYS
         data["parts"] = fingerprint(text_of(node), room)
     return _dumped(data)
+
+
+def _encode_stored(provenance: Provenance, node_id: str) -> str:
+    """Write what `encode` would, in a fraction of the time: each neighbor of a call has such a string."""
+    ids = {id_: place for place, id_ in enumerate(dict.fromkeys((*provenance.hits, node_id)))}
+    hits = ",".join([str(ids[id_]) for id_ in provenance.hits])
+    stopped = ",".join(
+        [
+            "null" if why is None else f'"{why}"'
+            for why in (provenance.stopped_previous, provenance.stopped_next)
+        ]
+    )
+    return (
+        f'{{"version":{_VERSION},"role":"{provenance.role}","hits":[{hits}],"hops":{provenance.hops},'
+        f'"stopped":[{stopped}],"node":{ids[node_id]},"ids":[{",".join(map(_quoted, ids))}]}}'
+    )
 
 
 def decode(value: str, node: BaseNode) -> Provenance | None:
@@ -179,6 +197,10 @@ def _digest(text: str) -> str:
 
 
 @lru_cache(maxsize=10_000)  # the ids of a call come back in each of its nodes
+def _quoted(id_: str) -> str:
+    return _dumped(_packed(id_))
+
+
 def _packed(id_: str) -> str:
     """Shorten a UUID to 23 characters, the first of them a mark."""
     if _UUID.fullmatch(id_):

@@ -6,6 +6,8 @@ from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_ext_ctxaug import (
@@ -147,3 +149,20 @@ def test_a_part_that_fits_several_places_is_left_out() -> None:
     node = made_of(["The same line again.\n" * 60] * 2, [{"page": n} for n in range(2)])
     node.set_content(node.text[210:1050])
     assert read_provenance(node).pieces == ()
+
+
+@given(
+    hit_ids=st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=4, unique=True),
+    node_id=st.text(min_size=1, max_size=40) | st.uuids().map(str),
+    hops=st.integers(0, 9),
+    stopped=st.sampled_from([None, "count", "document_end"]),
+)
+def test_any_ids_are_read_as_they_were_written(
+    hit_ids: list[str], node_id: str, hops: int, stopped: Any
+) -> None:
+    """Whatever characters ids have, quotes and marks included, provenance gives them back."""
+    provenance = Provenance("neighbor", tuple(hit_ids), hops, stopped_next=stopped)
+    read = read_provenance(with_provenance(TextNode(id_=node_id, text="a"), provenance))
+    assert read is not None
+    assert read.hits == tuple(hit_ids)
+    assert (read.role, read.hops, read.stopped_next) == ("neighbor", hops, stopped)
