@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_origin
 
 import llama_index_ext_ctxaug as package
 
@@ -39,7 +40,7 @@ def test_every_exported_name_is_documented() -> None:
     """Each public class or function has a docstring."""
     for name in package.__all__:
         thing = getattr(package, name)
-        if inspect.isroutine(thing) or isinstance(thing, type):
+        if inspect.isroutine(thing) or (isinstance(thing, type) and get_origin(thing) is None):
             assert thing.__doc__, name
 
 
