@@ -46,9 +46,9 @@ from llama_index_ext_ctxaug.retrievers.auto_merging import AutoMergingRetriever
 from llama_index_ext_ctxaug.structure.diagnosis import Diagnosis, Finding, diagnose
 from llama_index_ext_ctxaug.structure.headings import Sections
 from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
+from llama_index_ext_ctxaug.tools.failures import ReadingError
 from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec
 from llama_index_ext_ctxaug.tools.reading import Reading
-from llama_index_ext_ctxaug.tools.tool_steps import ReadingError
 
 __version__ = "0.1.0"
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.windows.segmentation import cluster_spans, sentence_spans, word_spans
-
-CountTokens = Callable[[str], int]
+from llama_index_ext_ctxaug.windows.sliding import CountTokens
 
 _CHARACTERS_PER_TOKEN = 16
 """More characters than a token has on average in any text worth reading; it bounds what is looked at."""

@@ -9,9 +9,9 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
+from llama_index_ext_ctxaug.tools.failures import ReadingError
 from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec
 from llama_index_ext_ctxaug.tools.reading import Reading
-from llama_index_ext_ctxaug.tools.tool_steps import ReadingError
 
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False

@@ -1,6 +1,5 @@
 """Tools with which an agent searches documents and reads on around what it found."""
 
-import logging
 from typing import Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -14,12 +13,14 @@ from typing_extensions import Self
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.docstores.index_docstore import docstore_of_index
+from llama_index_ext_ctxaug.docstores.store_call import Call
 from llama_index_ext_ctxaug.errors import ConfigurationError
 from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
 from llama_index_ext_ctxaug.passages.span import Span
 from llama_index_ext_ctxaug.structure.headings import Sections
 from llama_index_ext_ctxaug.tools.document_opener import DocumentOpener
-from llama_index_ext_ctxaug.tools.excerpts import CountTokens, end_within, start_within
+from llama_index_ext_ctxaug.tools.excerpts import end_within, start_within
+from llama_index_ext_ctxaug.tools.failures import guarded
 from llama_index_ext_ctxaug.tools.handles import (
     Handles,
     PassageRange,
@@ -35,9 +36,7 @@ from llama_index_ext_ctxaug.tools.reading import (
     outline_within,
     shortened,
 )
-from llama_index_ext_ctxaug.tools.tool_steps import Retrieve, guarded
-
-logger = logging.getLogger(__name__)
+from llama_index_ext_ctxaug.windows.sliding import CountTokens
 
 MAX_CHUNKS = 64
 """Maximum chunks that one call reads on; an answer has rarely room for as many."""
@@ -223,7 +222,8 @@ class ReadAroundToolSpec(BaseToolSpec):
             raise ConfigurationError(f"{type(self).__name__}: search needs retriever=..., which is None")
         if not isinstance(query, str) or not query.strip():
             return Reading(message="search needs a query: a few words to look for.")
-        hits = yield from ask(Retrieve(self._retriever, query))
+        retriever = self._retriever
+        hits = yield from ask(Call(lambda: retriever.retrieve(query), lambda: retriever.aretrieve(query)))
         count = yield from self._counter()
         found = yield from self._opener.open_hits(hits, self._sections)
         shown: list[Passage] = []

@@ -1,12 +1,8 @@
-"""What the tools wait for: a retriever's answer, and failures that name nothing."""
+"""Errors of the tools, which name nothing that was read."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import NodeWithScore
 
 from llama_index_ext_ctxaug.errors import ContextAugmentationError
 from llama_index_ext_ctxaug.flow import Flow
@@ -17,27 +13,6 @@ logger = logging.getLogger(__name__)
 
 class ReadingError(ContextAugmentationError):
     """A document store or a retriever failed; the message names nothing that was read."""
-
-
-@dataclass(frozen=True)
-class Retrieve:
-    """The step that calls a retriever.
-
-    Attributes:
-        retriever: what to ask.
-        query: what to look for.
-    """
-
-    retriever: BaseRetriever
-    query: str
-
-    def run(self) -> list[NodeWithScore]:
-        """Retrieve in the calling thread."""
-        return self.retriever.retrieve(self.query)
-
-    async def arun(self) -> list[NodeWithScore]:
-        """Retrieve by the retriever's async method."""
-        return await self.retriever.aretrieve(self.query)
 
 
 def guarded(flow: Flow[Reading]) -> Flow[Reading]:
