@@ -108,7 +108,7 @@ def start_in_document(
         The first character, 0 for the document itself; None if a parent or its offset is unknown, or if
         the offsets may count in a section that was parsed again and is stored nowhere.
     """
-    if _may_be_of_section(node):
+    if may_be_of_section(node):
         return None
     start, seen = 0, set[str]()
     while base is not None and base != document:
@@ -128,7 +128,7 @@ def has_source_offsets(node: BaseNode) -> bool:
     return isinstance(source, RelatedNodeInfo) and OFFSETS_KEY in source.metadata
 
 
-def _may_be_of_section(node: BaseNode) -> bool:
+def may_be_of_section(node: BaseNode) -> bool:
     """Return True if a node may have been parsed from a section: its offsets then count in that section."""
     if has_source_offsets(node):
         return False

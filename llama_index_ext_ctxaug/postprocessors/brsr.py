@@ -23,7 +23,7 @@ from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
 from llama_index_ext_ctxaug.postprocessors.sliding_window import SlidingWindowPostprocessor
 from llama_index_ext_ctxaug.postprocessors.token_budget import TokenBudgetPostprocessor
-from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, choose
+from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, merge
 from llama_index_ext_ctxaug.windows.segmentation import SentenceSplitter
 from llama_index_ext_ctxaug.windows.sliding import check_window
 
@@ -120,7 +120,7 @@ class BRSRPostprocessor(DocstorePostprocessor):
         chosen = yield from step(self._rerank("keep" if merges else self.overlap), windows)
         budget = TokenBudgetPostprocessor(token_budget=limit, priority="score", tokenizer=self.tokenizer)
         kept = yield from step(budget, chosen)
-        return choose(kept, len(kept), "merge") if merges else kept
+        return merge(kept) if merges else kept
 
     def _sections(self) -> SectionPostprocessor:
         reading = {name: getattr(self, name) for name in DocstorePostprocessor.model_fields}

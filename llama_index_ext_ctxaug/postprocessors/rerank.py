@@ -24,7 +24,7 @@ from llama_index_ext_ctxaug.passages.passage_node import as_text_node, is_text
 from llama_index_ext_ctxaug.passages.provenance import whole_provenance
 from llama_index_ext_ctxaug.passages.scores import score_key
 from llama_index_ext_ctxaug.postprocessors.embedding_rescore import EmbeddingRescorePostprocessor
-from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, choose, in_document_order
+from llama_index_ext_ctxaug.selection.suppression import Order, Overlap, choose, in_document_order, merge
 from llama_index_ext_ctxaug.windows.slices import cut_node
 from llama_index_ext_ctxaug.windows.sliding import sliding_windows
 
@@ -76,7 +76,7 @@ class RerankPostprocessor(FlowPostprocessor):
     overlap: Overlap = Field(
         default="suppress",
         description='Overlapping windows: "suppress" those that share more than half of their text with a '
-        'better one, "merge" chosen ones that touch, or "keep" all.',
+        'better one, "merge" chosen ones that touch or share text of one document, or "keep" all.',
     )
     order: Order = Field(default="score", description='Order of the output: by "score" or by "document".')
     reranker_max_tokens: int | None = Field(
@@ -103,7 +103,9 @@ class RerankPostprocessor(FlowPostprocessor):
                 lowest = self.min_score
                 ranked = [hit for hit in ranked if hit.score is not None and hit.score >= lowest]
         chosen = choose(incoming if ranked is None else ranked, self.top_n, self.overlap)
-        return in_document_order(chosen, incoming) if self.order == "document" else chosen
+        if self.order == "document":
+            chosen = in_document_order(chosen, incoming)
+        return merge(chosen) if self.overlap == "merge" else chosen
 
     def _ranked(self, incoming: list[NodeWithScore], query: QueryBundle) -> Flow[list[NodeWithScore] | None]:
         """Return the nodes with their new scores, best first; None if the reranker is of no use."""

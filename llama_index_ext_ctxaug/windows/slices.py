@@ -9,8 +9,15 @@ from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, T
 from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.passages.passage_node import passage_id
 from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
-from llama_index_ext_ctxaug.passages.provenance import own_metadata, read_provenance, with_provenance
+from llama_index_ext_ctxaug.passages.provenance import (
+    own_metadata,
+    read_provenance,
+    whole_provenance,
+    with_provenance,
+)
 from llama_index_ext_ctxaug.passages.scores import score_key
+
+_ABOVE = frozenset({NodeRelationship.SOURCE, NodeRelationship.PARENT})
 
 
 class Place(NamedTuple):
@@ -52,29 +59,45 @@ def cut_node(node: TextNode, provenance: Provenance, start: int, end: int) -> Ba
     origin = Place(node.node_id, 0, len(node.text)) if provenance.cut is None else Place(*provenance.cut)
     place = (origin.whole_id, origin.start + start, origin.start + end)
     part = provenance.slice(start, end)
-    kept = {NodeRelationship.SOURCE, NodeRelationship.PARENT}
+    kept = set(_ABOVE)
     kept |= {NodeRelationship.PREVIOUS} if start == 0 else set()
     kept |= {NodeRelationship.NEXT} if end == len(node.text) else set()
     related = {key: value for key, value in node.relationships.items() if key in kept}
     return _part(node, node.text[start:end], part._replace(cut=place), start, related)
 
 
-def join_overlapping(first: NodeWithScore, second: NodeWithScore) -> NodeWithScore:
-    """Join two parts of one text, of which the second begins within the first or where it ends."""
+def join_overlapping(first: NodeWithScore, second: NodeWithScore, start: int) -> NodeWithScore:
+    """Join two parts of one text.
+
+    Args:
+        first: the part that begins first.
+        second: a part that begins in it or where it ends.
+        start: its first character in the text of the first.
+
+    Returns:
+        A window with the better score, the PREVIOUS of the first and the NEXT of the part that ends last.
+    """
     one, two = place_of(first.node), place_of(second.node)
-    if two.end <= one.end:
+    text = text_of(first.node)
+    added = text_of(second.node)[len(text) - start :]
+    earlier, later = whole_provenance(first.node), whole_provenance(second.node)
+    is_one_text = one.whole_id == two.whole_id
+    if not added and is_one_text:
         return NodeWithScore(node=first.node, score=_better(first, second))
-    text = text_of(first.node) + text_of(second.node)[one.end - two.start :]
-    earlier, later = (read_provenance(hit.node) or Provenance("window", ()) for hit in (first, second))
-    pieces = _join_pieces(earlier.pieces, later.pieces, two.start - one.start)
     provenance = earlier._replace(
         hits=tuple(dict.fromkeys(earlier.hits + later.hits)),
-        pieces=pieces,
+        pieces=_join_pieces(earlier.pieces, later.pieces, start),
         exact=earlier.exact and later.exact,
-        cut=(one.whole_id, one.start, two.end),
+        cut=(one.whole_id, one.start, two.end) if is_one_text else None,
     )
-    node = _part(first.node, text, provenance, 0, {**second.node.relationships, **first.node.relationships})
-    return NodeWithScore(node=node, score=_better(first, second))
+    last = second.node if added else first.node
+    related = {key: value for key, value in first.node.relationships.items() if key in _ABOVE}
+    for key, node in ((NodeRelationship.PREVIOUS, first.node), (NodeRelationship.NEXT, last)):
+        if key in node.relationships:
+            related[key] = node.relationships[key]
+    return NodeWithScore(
+        node=_part(first.node, text + added, provenance, 0, related), score=_better(first, second)
+    )
 
 
 def _part(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from helpers import ids
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
-from llama_index_ext_ctxaug.passages.provenance import whole_provenance
-from llama_index_ext_ctxaug.selection.suppression import choose, in_document_order
+from llama_index_ext_ctxaug.passages.provenance import read_provenance, whole_provenance
+from llama_index_ext_ctxaug.selection.suppression import choose, in_document_order, merge
 from llama_index_ext_ctxaug.windows.slices import cut_node, place_of
 
 
@@ -43,16 +43,16 @@ def test_windows_that_gave_way_leave_their_places_to_others() -> None:
 def test_windows_that_touch_are_merged_at_the_best_place() -> None:
     """Merged windows take the rank and score of the best of them; others keep their order."""
     ranked = windows(("a", 60, 70), ("b", 0, 10), ("a", 20, 40), ("a", 0, 20), ("a", 71, 80), ("a", 40, 60))
-    chosen = choose(ranked, 6, "merge")
+    chosen = merge(ranked)
     assert places(chosen) == [("a", 0, 70), ("b", 0, 10), ("a", 71, 80)]
     assert [hit.score for hit in chosen] == [ranked[0].score, ranked[1].score, ranked[4].score]
-    assert places(choose(ranked, 4, "merge")) == [("a", 60, 70), ("b", 0, 10), ("a", 0, 40)]
+    assert places(merge(ranked[:4])) == [("a", 60, 70), ("b", 0, 10), ("a", 0, 40)]
 
 
 def test_a_merged_group_ends_where_its_longest_window_does() -> None:
     """A window behind one that lies in another is merged with that other."""
     ranked = windows(("a", 0, 50), ("a", 10, 20), ("a", 45, 60))
-    assert places(choose(ranked, 3, "merge")) == [("a", 0, 60)]
+    assert places(merge(ranked)) == [("a", 0, 60)]
 
 
 def test_all_are_kept_on_demand() -> None:
@@ -120,3 +120,50 @@ def test_chunks_in_the_order_of_their_document() -> None:
     for node in numbered:
         node.metadata.clear()
     assert ids(in_document_order(hits, hits)) == ["9", "2", "15", "5"]
+
+
+def test_chunks_of_one_document_are_merged_once_each() -> None:
+    """Chunks that overlap in their document, also over a chunk between, become one text with their pieces."""
+    found = scored(lines(20, 80), lines(100, 120), lines(0, 60), lines(50, 70), lines(75, 99))
+    merged = merge(found)
+    assert [hit.node.text for hit in merged] == ["".join(LINES[0:99]), "".join(LINES[100:120])]
+    assert [hit.score for hit in merged] == [found[0].score, found[1].score]
+    node = merged[0].node
+    assert (node.start_char_idx, node.end_char_idx) == (0, len(node.text))
+    provenance = read_provenance(node)
+    assert set(provenance.hits) == {"file:0", "file:20", "file:50", "file:75"}
+    assert [piece.node_id for piece in provenance.pieces] == ["file:0", "file:20", "file:75"]
+    text = "".join(LINES)
+    for piece in provenance.pieces:
+        assert text[piece.source_start : piece.source_end] == node.text[piece.start : piece.end]
+
+
+def test_windows_of_overlapping_chunks_are_merged() -> None:
+    """Windows cut from two chunks join across the chunks; the links of the outer chunks stay."""
+    one, two = lines(0, 60), lines(50, 110)
+    one.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=two.node_id)
+    two.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=one.node_id)
+    two.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="file:100")
+    cut = [
+        cut_node(node, whole_provenance(node), start, end)
+        for node, start, end in (
+            (two, 40, len(two.text)),
+            (one, 0, 90),
+            (two, 0, 60),
+            (one, 90, len(one.text)),
+        )
+    ]
+    (hit,) = merge(scored(*cut))
+    assert hit.node.text == "".join(LINES[0:110])
+    assert hit.node.prev_node is None
+    assert hit.node.next_node.node_id == "file:100"
+
+
+def test_text_that_only_looks_shared_is_not_merged() -> None:
+    """Other documents, parents and sections, edited text and neighbors without overlap stay apart."""
+    edited, section = lines(50, 70), lines(10, 70)
+    edited.text = edited.text.upper()
+    section.metadata["header_path"] = "/"
+    others = [lines(0, 60, source="other"), lines(0, 60, parent="P"), edited, section, lines(60, 90)]
+    found = scored(lines(0, 60), *others)
+    assert [hit.node for hit in merge(found)] == [hit.node for hit in found]

@@ -66,7 +66,7 @@ def test_a_part_of_a_part_counts_from_the_first_node() -> None:
 def test_parts_that_overlap_become_one() -> None:
     """Joined parts are the slice that both cover, each character once, pieces of one node made one."""
     node = passage(("x", 0, 10), ("y", 12, 26))
-    joined = join_overlapping(part(node, 2, 15, 0.3), part(node, 8, 20, 0.7))
+    joined = join_overlapping(part(node, 2, 15, 0.3), part(node, 8, 20, 0.7), 6)
     assert joined.node.text == TEXT[2:20]
     assert joined.score == 0.7
     assert place_of(joined.node) == ("p", 2, 20)
@@ -79,7 +79,7 @@ def test_parts_that_touch_become_one() -> None:
     node = TextNode(id_="n", text=TEXT, start_char_idx=100, end_char_idx=126)
     around = {NodeRelationship.PREVIOUS: "m", NodeRelationship.NEXT: "o", NodeRelationship.SOURCE: "d"}
     node.relationships = {side: RelatedNodeInfo(node_id=id_) for side, id_ in around.items()}
-    joined = join_overlapping(part(node, 0, 10), part(node, 10, 26))
+    joined = join_overlapping(part(node, 0, 10), part(node, 10, 26), 10)
     assert (joined.node.text, joined.score) == (TEXT, None)
     (piece,) = read_provenance(joined.node).pieces
     assert (piece.start, piece.end, piece.source_start, piece.source_end) == (0, 26, 100, 126)
@@ -91,7 +91,7 @@ def test_a_part_that_lies_in_the_other_adds_nothing(end: int) -> None:
     """The larger part stays as it is, with the better of the two scores."""
     node = TextNode(id_="n", text=TEXT)
     larger = part(node, 2, 15, -1.0)
-    joined = join_overlapping(larger, part(node, 5, end, 0.0))
+    joined = join_overlapping(larger, part(node, 5, end, 0.0), 3)
     assert joined.node is larger.node
     assert joined.score == 0.0
 
@@ -104,5 +104,5 @@ def test_what_is_not_certain_of_one_part_is_not_of_both() -> None:
         (unsure, certain, False),
         (certain, certain, True),
     ):
-        joined = join_overlapping(part(first, 0, 10), part(second, 5, 20))
+        joined = join_overlapping(part(first, 0, 10), part(second, 5, 20), 5)
         assert read_provenance(joined.node).exact == exact
