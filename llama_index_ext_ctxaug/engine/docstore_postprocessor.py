@@ -26,7 +26,7 @@ from llama_index_ext_ctxaug.expansion.filters import NeighborFilter, node_filter
 from llama_index_ext_ctxaug.expansion.walk import Filter
 from llama_index_ext_ctxaug.passages.passage import Chunk
 from llama_index_ext_ctxaug.structure.adjacency import Adjacency
-from llama_index_ext_ctxaug.structure.order_keys import NUMBER_KEYS, OrderKeys, document_keys
+from llama_index_ext_ctxaug.structure.order_keys import OrderParameters
 
 
 def _explain_wrong_docstore(value: Any) -> Any:
@@ -50,7 +50,7 @@ def _is_saved(filters: Any) -> bool:
     return isinstance(filters, dict) and "filters" in filters
 
 
-class DocstorePostprocessor(FlowPostprocessor):
+class DocstorePostprocessor(FlowPostprocessor, OrderParameters):
     """A postprocessor that reads neighbors from a docstore."""
 
     _ignored: ClassVar[frozenset[str]] = frozenset()
@@ -79,24 +79,6 @@ class DocstorePostprocessor(FlowPostprocessor):
     repair_links: bool = Field(
         default=True, description="Look for the neighbors of nodes that lack their own relationships."
     )
-    previous_id_key: str = Field(default="prev_id", description="Metadata key of the id of the node before.")
-    next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
-    number_keys: list[str] = Field(
-        default=list(NUMBER_KEYS),
-        description="Metadata keys of chunk numbers; the first that numbers all chunks of a source is used.",
-    )
-    across_parents: bool = Field(
-        default=True, description="Continue from the last child of a parent to the first of the next parent."
-    )
-    document_key: str | tuple[str, ...] | None = Field(
-        default=None,
-        description="Metadata key, or several, whose equal values make documents one: file_path, or "
-        '("tenant", "file_name").',
-    )
-    page_key: str = Field(
-        default="page_label", description="Metadata key that orders the documents of one file."
-    )
-
     @classmethod
     def from_index(cls, index: BaseIndex[Any], **parameters: Any) -> Self:
         """Create a postprocessor that reads the nodes of an index.
@@ -150,15 +132,7 @@ class DocstorePostprocessor(FlowPostprocessor):
             max_concurrency=self.max_concurrency,
             timeout=self.timeout,
         )
-        keys = OrderKeys(
-            document=document_keys(self.document_key),
-            page=self.page_key,
-            previous_id=self.previous_id_key,
-            next_id=self.next_id_key,
-            numbers=tuple(self.number_keys),
-            across_parents=self.across_parents,
-        )
-        return Expansion(hits, Adjacency(reader, keys, self.repair_links), self._filter())
+        return Expansion(hits, Adjacency(reader, self.order_keys, self.repair_links), self._filter())
 
     def _filter(self) -> Filter | None:
         passes = node_filter(self.neighbor_filters)

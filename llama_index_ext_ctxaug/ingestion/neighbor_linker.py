@@ -13,7 +13,7 @@ from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo,
 from llama_index_ext_ctxaug.structure.document_order import ReadingOrder
 from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
-from llama_index_ext_ctxaug.structure.order_keys import NUMBER_KEYS, OrderKeys, document_keys
+from llama_index_ext_ctxaug.structure.order_keys import OrderParameters
 from llama_index_ext_ctxaug.structure.relationships import related_ids
 
 _CUT = (
@@ -39,7 +39,7 @@ class LinkReport(NamedTuple):
     problems: tuple[LinkProblem, ...]
 
 
-class NeighborLinker(TransformComponent):
+class NeighborLinker(TransformComponent, OrderParameters):
     """Set PREVIOUS and NEXT where they are missing or wrong.
 
     The first source that answers counts: a link that both nodes state; a link that one of them states;
@@ -74,23 +74,6 @@ class NeighborLinker(TransformComponent):
 
     model_config = ConfigDict(extra="forbid")
 
-    document_key: str | tuple[str, ...] | None = Field(
-        default=None,
-        description="Metadata key, or several, whose equal values make documents one: file_path, or "
-        '("tenant", "file_name").',
-    )
-    page_key: str = Field(
-        default="page_label", description="Metadata key that orders the documents of one file."
-    )
-    previous_id_key: str = Field(default="prev_id", description="Metadata key of the id of the node before.")
-    next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
-    number_keys: list[str] = Field(
-        default=list(NUMBER_KEYS),
-        description="Metadata keys of chunk numbers; the first that numbers all chunks of a source is used.",
-    )
-    across_parents: bool = Field(
-        default=True, description="Link the last child of a parent to the first child of the next parent."
-    )
     complete_documents: bool = Field(
         default=False,
         description="Treat links to nodes that are not passed in as wrong.",
@@ -152,15 +135,7 @@ class NeighborLinker(TransformComponent):
         by_id: dict[str, BaseNode] = {}
         for node in nodes:
             by_id.setdefault(node.node_id, node)
-        keys = OrderKeys(
-            document=document_keys(self.document_key),
-            page=self.page_key,
-            previous_id=self.previous_id_key,
-            next_id=self.next_id_key,
-            numbers=tuple(self.number_keys),
-            across_parents=self.across_parents,
-        )
-        return NeighborLinks(ReadingOrder(by_id, keys), self.complete_documents)
+        return NeighborLinks(ReadingOrder(by_id, self.order_keys), self.complete_documents)
 
 
 def _is_linked(node: BaseNode, relationship: NodeRelationship, wanted: str | None) -> bool:

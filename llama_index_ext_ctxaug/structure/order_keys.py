@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Literal
 from uuid import UUID
 
+from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.schema import BaseNode
 
 Direction = Literal["previous", "next"]
@@ -57,9 +58,39 @@ class OrderKeys:
         return None if id_ == node.node_id else id_
 
 
-def document_keys(document_key: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the keys of a `document_key` parameter."""
-    return (document_key,) if isinstance(document_key, str) else document_key or ()
+class OrderParameters(BaseModel):
+    """The parameters of whatever orders the nodes of a document."""
+
+    previous_id_key: str = Field(default="prev_id", description="Metadata key of the id of the node before.")
+    next_id_key: str = Field(default="next_id", description="Metadata key of the id of the node after.")
+    number_keys: list[str] = Field(
+        default=list(NUMBER_KEYS),
+        description="Metadata keys of chunk numbers; the first that numbers all chunks of a source is used.",
+    )
+    across_parents: bool = Field(
+        default=True, description="Continue from the last child of a parent to the first of the next parent."
+    )
+    document_key: str | tuple[str, ...] | None = Field(
+        default=None,
+        description="Metadata key, or several, whose equal values make documents one: file_path, or "
+        '("tenant", "file_name").',
+    )
+    page_key: str = Field(
+        default="page_label", description="Metadata key that orders the documents of one file."
+    )
+
+    @property
+    def order_keys(self) -> OrderKeys:
+        """The keys that these parameters name."""
+        key = self.document_key
+        return OrderKeys(
+            document=(key,) if isinstance(key, str) else key or (),
+            page=self.page_key,
+            previous_id=self.previous_id_key,
+            next_id=self.next_id_key,
+            numbers=tuple(self.number_keys),
+            across_parents=self.across_parents,
+        )
 
 
 def whole_number(value: Any) -> int | None:
