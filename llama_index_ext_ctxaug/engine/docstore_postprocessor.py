@@ -79,6 +79,7 @@ class DocstorePostprocessor(FlowPostprocessor, OrderParameters):
     repair_links: bool = Field(
         default=True, description="Look for the neighbors of nodes that lack their own relationships."
     )
+
     @classmethod
     def from_index(cls, index: BaseIndex[Any], **parameters: Any) -> Self:
         """Create a postprocessor that reads the nodes of an index.
