@@ -11,16 +11,17 @@ over the same chunks; plain top-k is shown for other sizes of chunks as well. A 
 of its own gets the pool and the budget; of the others the greatest number of hits is taken whose output
 fits, and of the next hit's output as much as still fits (cut inside a chunk, which favors them). Tokens are
 counted on the final text, separators included. Questions of the split "eval" are reported;
-nothing was tuned on them.
+nothing was tuned on them. With `--results DIR` a stopped run resumes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,6 +85,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--only", default="", help="only ways with this in their name, beside top-k")
     parser.add_argument("--split", choices=["eval", "tune"], default="eval", help="which questions to ask")
+    parser.add_argument("--results", type=Path, help="a folder that keeps results, for runs of the same code")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a set and a retriever")
     parser.add_argument("--out", type=Path, help="where to write the report, with the chart beside it")
     return parser.parse_args()
@@ -110,12 +112,26 @@ def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]
     search = Search(corpus, asked, task, encoder)
     ways = (setting_ways if arguments.settings else all_ways)(search.chunks, search.scorer)
     ways = {name: way for name, way in ways.items() if name == "top-k" or arguments.only in name}
-    results = {name: measure(way, search, few if way.reranked else every) for name, way in ways.items()}
+
+    def measured(name: str, way: Way, search: Search, places: Sequence[int]) -> Result:
+        kind = f"{corpus.name}-{task.retriever}-{task.size}-{arguments.split}-{len(asked)}-{len(places)}"
+        path = arguments.results and arguments.results / kind / f"{name.replace('/', '_')}.json"
+        if path and path.exists():
+            return Result(**json.loads(path.read_text(encoding="utf-8")))
+        result = measure(way, search, places)
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(asdict(result)), encoding="utf-8")
+        return result
+
+    results = {
+        name: measured(name, way, search, few if way.reranked else every) for name, way in ways.items()
+    }
     for size in PLAIN_SIZES:
         if size != task.size and not arguments.settings:
             other = Search(corpus, asked, replace(task, size=size), encoder)
-            plain = Ways(other.chunks, other.scorer).plain()
-            results[f"top-k, chunks of {size}"] = measure(plain, other, every)
+            name, plain = f"top-k, chunks of {size}", Ways(other.chunks, other.scorer).plain()
+            results[name] = measured(name, plain, other, every)
     scorer = "the embedding model" if encoder else "BM25"
     return Title(corpus.name, task.retriever, task.size, len(asked), scorer), results
 

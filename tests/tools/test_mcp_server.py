@@ -67,7 +67,7 @@ async def test_llama_index_s_client() -> None:
 
 def command(docs: Path, *options: str) -> list[str]:
     """Return the command line of a server over a folder."""
-    start = "from llama_index_ext_ctxaug.command import main; main()"
+    start = "from ctxaug_command import main; main()"
     return ["-c", start, "mcp", "--docs", str(docs), "--chunk-size", "30", "--chunk-overlap", "0", *options]
 
 
