@@ -22,6 +22,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms import LLM
 
+from llama_index_ext_ctxaug.evaluation.json_lines import append_lines, read_lines
+
 _SHARED = ("system_prompt", "query_wrapper_prompt", "output_parser")
 
 
@@ -45,8 +47,9 @@ class CachedLLM(LLM):
     def __init__(self, llm: LLM, path: str | Path | None = None) -> None:
         values: dict[str, Any] = {"llm": llm, "path": path, **{name: getattr(llm, name) for name in _SHARED}}
         super().__init__(**values)
-        if self.path and self.path.is_file():
-            self._replies = dict(_read(self.path))
+        if self.path:
+            known = [record for record in read_lines(self.path) if isinstance(record, dict)]
+            self._replies = {str(record.get("key")): str(record.get("reply")) for record in known}
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -112,21 +115,7 @@ class CachedLLM(LLM):
     def _keep(self, key: str, reply: str | None) -> None:
         self._replies[key] = reply or ""
         if self.path:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                # The line break comes first, so that a line cut by an interruption spoils no other.
-                file.write("\n" + json.dumps({"key": key, "reply": reply or ""}))
-
-
-def _read(path: Path) -> list[tuple[str, str]]:
-    pairs = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-            pairs.append((str(record["key"]), str(record["reply"])))
-        except (ValueError, KeyError, TypeError):
-            continue  # an empty line, or one that an interruption has cut
-    return pairs
+            append_lines(self.path, [{"key": key, "reply": reply or ""}])
 
 
 def _text(messages: Sequence[ChatMessage]) -> str:

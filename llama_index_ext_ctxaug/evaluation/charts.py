@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llama_index_ext_ctxaug.evaluation.choice import Interval
 
@@ -14,13 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 436, 12, 256
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis with round tick values.
-
-    Attributes:
-        ticks: values of the ticks, ascending.
-        start: position of the first tick.
-        end: position of the last tick.
-    """
+    """An axis between the positions of its first and its last tick; ticks are values, ascending."""
 
     ticks: Sequence[float]
     start: float
@@ -32,32 +27,16 @@ class Axis:
         return round(self.start + (self.end - self.start) * (value - low) / (high - low), 1)
 
 
-@dataclass(frozen=True)
-class Point:
-    """A measured point.
-
-    Attributes:
-        x: value on the horizontal axis.
-        y: value on the vertical axis.
-        label: the run it belongs to.
-    """
+class Point(NamedTuple):
+    """A measured point, and the run it belongs to."""
 
     x: float
     y: float
     label: str
 
 
-@dataclass(frozen=True)
-class Scatter:
-    """Points of systems, those of one system joined from left to right.
-
-    Attributes:
-        series: the points of each system, ascending, by its name.
-        x_name: title of the horizontal axis.
-        y_name: title of the vertical axis.
-        x: horizontal axis.
-        y: vertical axis.
-    """
+class Scatter(NamedTuple):
+    """The points of each system, ascending, with the titles of the axes."""
 
     series: Mapping[str, Sequence[Point]]
     x_name: str
@@ -73,8 +52,7 @@ def scatter(series: Mapping[str, Sequence[Point]], x_name: str, y_name: str) -> 
         return None
     x = Axis(_ticks([0.0, *(point.x for point in points)]), LEFT, RIGHT)
     y = Axis(_ticks([point.y for point in points]), BOTTOM, TOP)
-    ordered = {name: sorted(own, key=lambda point: (point.x, point.y)) for name, own in series.items()}
-    return Scatter(ordered, x_name, y_name, x, y)
+    return Scatter({name: sorted(own) for name, own in series.items()}, x_name, y_name, x, y)
 
 
 def interval_axis(intervals: Mapping[str, Interval], start: float, end: float) -> Axis:

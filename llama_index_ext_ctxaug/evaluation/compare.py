@@ -9,7 +9,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -98,13 +97,12 @@ async def acompare(
     answering = next((metric.name for metric in measured if metric.needs_answer), None)
     if answering and llm is None:
         raise ConfigurationError(f"metrics: {answering!r} measures the answer of a model; give compare llm=")
-    with ExitStack() as stack:
-        counter = stack.enter_context(Counter.listening())
+    with Counter.listening() as counter:
         bench = Bench(
             retriever, systems, measured, sorted(set(budgets)), top_k, counter, cached, answer_prompt
         )
         await bench.warm_up()
-        journal = stack.enter_context(Journal(save_to, bench.fingerprint)) if save_to else None
+        journal = Journal(save_to, bench.fingerprint) if save_to else None
         rows = await _run_all(bench, questions, journal, max_concurrency, show_progress)
     return Report(rows, systems, measured, [*problems, *_failures(rows)])
 
@@ -187,18 +185,7 @@ def _whole(rows: Sequence[tuple[str, Row]], questions: Sequence[Question], size:
 
 @dataclass
 class Bench:
-    """Everything that a question is run on.
-
-    Attributes:
-        retriever: finds the hits.
-        systems: the baseline first.
-        metrics: the metrics.
-        budgets: maximum tokens of a context.
-        top_k: number of hits that the systems get, for all or by name; None for all.
-        counter: counts reads and LLM calls.
-        llm: answers the questions; None for no answers.
-        answer_prompt: prompt of the response synthesizer; None for LlamaIndex's.
-    """
+    """Everything that a question is run on; the attributes are the arguments of `acompare`."""
 
     retriever: BaseRetriever
     systems: Sequence[System]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_ext_ctxaug import Piece, Provenance, read_provenance
+from llama_index_ext_ctxaug import Piece, read_provenance
 
 MAX_CHARACTERS = 1500
 """Maximum characters of a block on a map; of a longer one the start and the end are shown."""
@@ -26,10 +26,8 @@ class Block:
         node_id: the node.
         document: id of its document; "" where it has none.
         title: name of the document for a reader.
-        role: hit, neighbor, parent (merged from hits), passage or window (a made text of unknown parts).
-        place: its position in the context, from 0; parts of one passage share it.
         text: its text, shortened.
-        characters: length of the whole text.
+        role: hit, neighbor, parent (merged from hits), passage or window (a made text of unknown parts).
         start: its first character in the document, where known.
         end: its end there, exclusive.
         hops: links between it and its nearest hit.
@@ -41,10 +39,8 @@ class Block:
     node_id: str
     document: str
     title: str
-    role: BlockRole
-    place: int
     text: str
-    characters: int
+    role: BlockRole = "hit"
     start: int | None = None
     end: int | None = None
     hops: int = 0
@@ -59,62 +55,35 @@ def blocks_of(nodes: Sequence[NodeWithScore]) -> list[Block]:
     Args:
         nodes: the output of a retriever or an augmenter.
     """
-    blocks: list[Block] = []
-    for place, hit in enumerate(nodes):
-        provenance = read_provenance(hit.node)
-        if provenance is not None and provenance.pieces:
-            blocks += _of_pieces(hit, place, provenance)
-        else:
-            blocks.append(_of_node(hit, place, provenance))
+    return [block for hit in nodes for block in _blocks(hit)]
+
+
+def _blocks(hit: NodeWithScore) -> list[Block]:
+    node, provenance = hit.node, read_provenance(hit.node)
+    text = node.get_content(metadata_mode=MetadataMode.NONE)
+    block = Block(node.node_id, node.ref_doc_id or "", _title(node), _shorten(text), score=hit.score)
+    if node.parent_node is None:  # in a hierarchy offsets count from the parent's text
+        start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
+        block = replace(block, start=start, end=end)
+    if provenance is None:
+        return [block]
+    blocks = [_of_piece(block, piece, text) for piece in provenance.pieces]
+    blocks = blocks or [replace(block, role=provenance.role, hops=provenance.hops)]
+    blocks[0] = replace(blocks[0], stopped_previous=provenance.stopped_previous)
+    blocks[-1] = replace(blocks[-1], stopped_next=provenance.stopped_next)
     return blocks
 
 
-def _of_node(hit: NodeWithScore, place: int, provenance: Provenance | None) -> Block:
-    node = hit.node
-    text = node.get_content(metadata_mode=MetadataMode.NONE)
-    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
-    if node.parent_node is not None:
-        start = end = None  # in a hierarchy offsets count from the parent's text
-    return Block(
-        node_id=node.node_id,
-        document=node.ref_doc_id or "",
-        title=_title(node),
-        role=provenance.role if provenance else "hit",
-        place=place,
-        text=shorten(text),
-        characters=len(text),
-        start=start,
-        end=end,
-        hops=provenance.hops if provenance else 0,
-        score=hit.score,
-        stopped_previous=provenance.stopped_previous if provenance else None,
-        stopped_next=provenance.stopped_next if provenance else None,
+def _of_piece(block: Block, piece: Piece, text: str) -> Block:
+    return replace(
+        block,
+        node_id=piece.node_id,
+        text=_shorten(text[piece.start : piece.end]),
+        role=piece.role,
+        start=piece.source_start,
+        end=piece.source_end,
+        hops=piece.hops,
     )
-
-
-def _of_pieces(hit: NodeWithScore, place: int, provenance: Provenance) -> list[Block]:
-    text = hit.node.get_content(metadata_mode=MetadataMode.NONE)
-    pieces = provenance.pieces
-
-    def block(piece: Piece) -> Block:
-        part = text[piece.start : piece.end]
-        return Block(
-            node_id=piece.node_id,
-            document=hit.node.ref_doc_id or "",
-            title=_title(hit.node),
-            role=piece.role,
-            place=place,
-            text=shorten(part),
-            characters=len(part),
-            start=piece.source_start,
-            end=piece.source_end,
-            hops=piece.hops,
-            score=hit.score,
-            stopped_previous=provenance.stopped_previous if piece is pieces[0] else None,
-            stopped_next=provenance.stopped_next if piece is pieces[-1] else None,
-        )
-
-    return [block(piece) for piece in pieces]
 
 
 def _title(node: BaseNode) -> str:
@@ -122,6 +91,7 @@ def _title(node: BaseNode) -> str:
     return next((str(name) for name in names if name), node.ref_doc_id or "no document")
 
 
-def shorten(text: str, limit: int = MAX_CHARACTERS) -> str:
-    """Return the start and the end of a long text."""
-    return text if len(text) <= limit else f"{text[: limit * 2 // 3]} [...] {text[-limit // 3 :]}"
+def _shorten(text: str) -> str:
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return f"{text[: MAX_CHARACTERS * 2 // 3]} [...] {text[-MAX_CHARACTERS // 3 :]}"

@@ -59,9 +59,12 @@ class ContextMap:
 
     def __str__(self) -> str:
         lines = [f"Question: {for_terminal(self.question)}"] if self.question else []
-        return "\n".join(
-            [*lines, *(line for name, own in self.systems.items() for line in _lines(name, own))]
-        )
+        for name, blocks in self.systems.items():
+            lines.append(f"{for_terminal(name)}: {len(blocks)} chunks")
+            for block in blocks:
+                facts = [block.role, for_terminal(block.title, 40), *_facts(block)]
+                lines.append(f"  [{', '.join(facts)}] {for_terminal(block.text, 100)}")
+        return "\n".join(lines)
 
 
 def explain(nodes: Sequence[NodeWithScore], name: str = "context", question: str = "") -> ContextMap:
@@ -73,13 +76,6 @@ def explain(nodes: Sequence[NodeWithScore], name: str = "context", question: str
         question: the query, shown above the map; "" to leave it out.
     """
     return ContextMap({name: blocks_of(nodes)}, question)
-
-
-def _lines(name: str, blocks: Sequence[Block]) -> Iterator[str]:
-    yield f"{for_terminal(name)}: {len(blocks)} chunks"
-    for block in blocks:
-        facts = [block.role, for_terminal(block.title, 40), *_facts(block)]
-        yield f"  [{', '.join(facts)}] {for_terminal(block.text, 100)}"
 
 
 def _facts(block: Block) -> Iterator[str]:
@@ -121,20 +117,21 @@ def _count(blocks: Sequence[Block]) -> str:
     return ", ".join(f"{roles.count(role)} {role}" for role in dict.fromkeys(roles)) or "nothing"
 
 
+def _drawn(block: Block) -> dict[str, object]:
+    return {"role": block.role, "facts": "; ".join([block.role, *_facts(block)])}
+
+
 def _box(block: Block, left: float, right: float) -> dict[str, object]:
-    facts = "; ".join([block.role, *_facts(block)])
-    width = max(right - left - 0.1, 0.3)
-    return {"role": block.role, "facts": facts, "left": round(left, 2), "width": round(width, 2)}
+    return {**_drawn(block), "left": round(left, 2), "width": round(max(right - left - 0.1, 0.3), 2)}
 
 
 def _chunks(systems: Systems) -> list[dict[str, object]]:
     """Return the text of each chunk once, with the systems that sent it."""
-    sent: dict[Key, list[dict[str, str]]] = {}
+    sent: dict[Key, list[dict[str, object]]] = {}
     chunks: dict[Key, Block] = {}
     for name, blocks in systems.items():
         for block in blocks:
-            facts = "; ".join([block.role, *_facts(block)])
-            sent.setdefault(_key(block), []).append({"role": block.role, "system": name, "facts": facts})
+            sent.setdefault(_key(block), []).append({**_drawn(block), "system": name})
             chunks.setdefault(_key(block), block)
     in_order = sorted(chunks, key=lambda key: (chunks[key].start is None, chunks[key].start or 0))
     return [{"text": chunks[key].text, "sent": sent[key]} for key in in_order]
@@ -145,16 +142,28 @@ def _key(block: Block) -> Key:
 
 
 def _places(blocks: Sequence[Block]) -> dict[Key, tuple[float, float]]:
-    """Return left and right end of each block in percent: by characters if known, else equally wide."""
+    """Return left and right end of each block in percent: by characters if known, else equally wide.
+
+    Runs of text are drawn to scale, with gaps of a fixed width between them.
+    """
     distinct = {_key(block): (block.start, block.end) for block in blocks}
     spans = [(start, end) for start, end in distinct.values() if start is not None and end is not None]
     if len(spans) < len(distinct):
         width = 100 / len(distinct)
         return {key: (number * width, (number + 1) * width) for number, key in enumerate(distinct)}
-    return _to_scale(dict(zip(distinct, spans, strict=True)), _covered(sorted(spans)))
+    runs = _runs(sorted(spans))
+    gap = min(_GAP, 50 / max(len(runs), 1))
+    scale = (100 - gap * (len(runs) - 1)) / max(sum(end - start for start, end in runs), 1)
+    left, places = 0.0, {}
+    for first, last in runs:
+        for key, (start, end) in zip(distinct, spans, strict=True):
+            if first <= start <= last:
+                places[key] = (left + (start - first) * scale, left + (end - first) * scale)
+        left += (last - first) * scale + gap
+    return places
 
 
-def _covered(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _runs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Join spans with no more than a little white space between them."""
     runs: list[tuple[int, int]] = []
     for start, end in spans:
@@ -163,23 +172,3 @@ def _covered(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             runs.append((start, end))
     return runs
-
-
-def _to_scale(
-    spans: Mapping[Key, tuple[int, int]], runs: Sequence[tuple[int, int]]
-) -> dict[Key, tuple[float, float]]:
-    """Draw runs to scale, with gaps of a fixed width between them."""
-    if not runs:
-        return {}
-    gap = min(_GAP, 50 / len(runs))
-    scale = (100 - gap * (len(runs) - 1)) / max(sum(end - start for start, end in runs), 1)
-    left, lefts = 0.0, []
-    for first, last in runs:
-        lefts.append(left)
-        left += (last - first) * scale + gap
-    places = {}
-    for key, (start, end) in spans.items():
-        number = next(n for n, (first, last) in enumerate(runs) if first <= start <= last)
-        offset = lefts[number] - runs[number][0] * scale
-        places[key] = (offset + start * scale, offset + end * scale)
-    return places

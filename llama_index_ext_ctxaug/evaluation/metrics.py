@@ -12,14 +12,7 @@ from llama_index_ext_ctxaug.evaluation.answer_metrics import AnswerExact, Answer
 from llama_index_ext_ctxaug.evaluation.matching import repeated, words
 from llama_index_ext_ctxaug.evaluation.outcome import FunctionMetric, Metric, Outcome
 from llama_index_ext_ctxaug.evaluation.questions import Question
-from llama_index_ext_ctxaug.evaluation.ranking import (
-    RetrievalF1,
-    RetrievalMAP,
-    RetrievalMRR,
-    RetrievalNDCG,
-    RetrievalPrecision,
-    RetrievalRecall,
-)
+from llama_index_ext_ctxaug.evaluation.ranking import RANK_METRICS
 
 
 class EvidenceRecall(Metric):
@@ -84,44 +77,37 @@ class Repeated(Metric):
         return repeated(outcome.words) / len(outcome.words) if outcome.words else 0.0
 
 
-class Tokens(Metric):
+class _Cost(Metric):
+    larger_is_better = False
+
+    def score(self, outcome: Outcome) -> float | None:
+        """Return the attribute of the outcome that has the metric's name."""
+        cost: float | None = getattr(outcome, self.name)
+        return cost
+
+
+class Tokens(_Cost):
     """Tokens of the context, metadata and separators included."""
 
-    name, larger_is_better = "tokens", False
-
-    def score(self, outcome: Outcome) -> float | None:
-        """Return the number of tokens."""
-        return outcome.tokens
+    name = "tokens"
 
 
-class Reads(Metric):
+class Reads(_Cost):
     """Keys read from the docstore; unknown for postprocessors that do not report it."""
 
-    name, larger_is_better = "reads", False
-
-    def score(self, outcome: Outcome) -> float | None:
-        """Return the number of keys."""
-        return outcome.reads
+    name = "reads"
 
 
-class LLMCalls(Metric):
+class LLMCalls(_Cost):
     """Calls of a language model that the postprocessors made."""
 
-    name, larger_is_better = "llm_calls", False
-
-    def score(self, outcome: Outcome) -> float | None:
-        """Return the number of calls."""
-        return outcome.llm_calls
+    name = "llm_calls"
 
 
-class Seconds(Metric):
+class Seconds(_Cost):
     """Time of the postprocessors, without the retrieval."""
 
-    name, larger_is_better, unit = "seconds", False, "s"
-
-    def score(self, outcome: Outcome) -> float | None:
-        """Return the seconds."""
-        return outcome.seconds
+    name, unit = "seconds", "s"
 
 
 def default_metrics(questions: Sequence[Question], llm: LLM | None = None) -> list[Metric]:
@@ -137,10 +123,10 @@ def default_metrics(questions: Sequence[Question], llm: LLM | None = None) -> li
     if any(question.answers for question in questions):
         metrics += [AnswerFound(), *([AnswerF1(), AnswerExact()] if llm else [])]
     if any(question.expected_ids for question in questions):
-        metrics += [RetrievalRecall(), RetrievalPrecision(), RetrievalF1()]
-        metrics += [RetrievalNDCG(), RetrievalMRR(), RetrievalMAP()]
-    costs: list[Metric] = [Repeated(), Tokens(), Reads(), LLMCalls(), Seconds()]
-    return [*metrics, *(judges(llm) if llm else []), *costs]
+        metrics += [metric() for metric in RANK_METRICS]
+    if llm:
+        metrics += judges(llm)
+    return [*metrics, Repeated(), Tokens(), Reads(), LLMCalls(), Seconds()]
 
 
 def check_metrics(metrics: Sequence[Any]) -> list[Metric]:

@@ -22,10 +22,10 @@ class RankMetric(Metric):
         groups = [frozenset(group) for group in outcome.question.expected_ids]
         if not groups:
             return None
-        return self.score_ids(outcome.node_ids, groups) if outcome.node_ids else 0.0
+        return self._score(outcome.node_ids, groups) if outcome.node_ids else 0.0
 
     @abstractmethod
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
         """Return the metric of distinct ids in the order of the context."""
 
 
@@ -34,8 +34,7 @@ class RetrievalRecall(RankMetric):
 
     name, quality = "retrieval_recall", True
 
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
-        """Return the groups found divided by all groups."""
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
         return sum(not group.isdisjoint(ids) for group in groups) / len(groups)
 
 
@@ -44,19 +43,17 @@ class RetrievalPrecision(RankMetric):
 
     name = "retrieval_precision"
 
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
-        """Return the expected nodes divided by all nodes."""
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
         return sum(_relevance(ids, groups)) / len(ids)
 
 
 class RetrievalF1(RankMetric):
-    """Harmonic mean of recall by groups and precision by nodes."""
+    """Harmonic mean of recall by groups and precision by nodes; 0 if both are 0."""
 
     name = "retrieval_f1"
 
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
-        """Return the harmonic mean, 0 if both are 0."""
-        recall, precision = (m.score_ids(ids, groups) for m in (RetrievalRecall(), RetrievalPrecision()))
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
+        recall, precision = (m._score(ids, groups) for m in (RetrievalRecall(), RetrievalPrecision()))
         return 2 * recall * precision / (recall + precision) if recall + precision else 0.0
 
 
@@ -68,31 +65,31 @@ class RetrievalNDCG(RankMetric):
 
     name = "retrieval_ndcg"
 
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
-        """Return the gain divided by that of the ideal ranking."""
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
         expected = sum(map(len, groups))
         return _gain(_relevance(ids, groups)) / _gain([1] * min(expected, len(ids)))
 
 
 class RetrievalMRR(RankMetric):
-    """Mean over the groups of one divided by the rank of the group's first node."""
+    """Mean over the groups of one divided by the rank of the group's first node; 0 for a missing group."""
 
     name = "retrieval_mrr"
 
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
-        """Return the mean reciprocal rank; a group that is not found counts as 0."""
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
         firsts = [next((1 / (r + 1) for r, id_ in enumerate(ids) if id_ in group), 0.0) for group in groups]
         return sum(firsts) / len(groups)
 
 
 class RetrievalMAP(RankMetric):
-    """Mean over the groups of the average precision at the nodes of the group that were found."""
+    """Mean over the groups of the average precision at the group's nodes found; 0 for a missing group."""
 
     name = "retrieval_map"
 
-    def score_ids(self, ids: Sequence[str], groups: Groups) -> float:
-        """Return the mean average precision; a group that is not found counts as 0."""
+    def _score(self, ids: Sequence[str], groups: Groups) -> float:
         return sum(_average_precision(ids, group) for group in groups) / len(groups)
+
+
+RANK_METRICS = RetrievalRecall, RetrievalPrecision, RetrievalF1, RetrievalNDCG, RetrievalMRR, RetrievalMAP
 
 
 def _relevance(ids: Sequence[str], groups: Groups) -> list[int]:

@@ -18,7 +18,7 @@ from llama_index_ext_ctxaug.evaluation.outcome import Metric
 from llama_index_ext_ctxaug.evaluation.page import in_notebook, render
 from llama_index_ext_ctxaug.evaluation.report_page import gains_of, page_values
 from llama_index_ext_ctxaug.evaluation.rows import Row
-from llama_index_ext_ctxaug.evaluation.sections import Section, make_section, within
+from llama_index_ext_ctxaug.evaluation.sections import Section, within
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE, System
 
 logger = logging.getLogger(__name__)
@@ -33,17 +33,11 @@ _SHOWN_PROBLEMS = 5
 class Report:
     """The result of a comparison.
 
-    Args:
+    Attributes:
         rows: a row for each question, system and budget.
         systems: the systems, the baseline first.
         metrics: the metrics.
         problems: a sentence for each thing that failed or was missing.
-
-    Attributes:
-        rows: as given.
-        systems: as given.
-        metrics: as given.
-        problems: as given.
 
     Example:
         ```python
@@ -115,11 +109,8 @@ class Report:
             ConfigurationError: an unknown metric or budget, or no system has a score.
         """
         before = self._rules, self._metrics, self._budget
-        self._rules = {
-            "strategy": strategy,
-            "speed_threshold": speed_threshold,
-            "token_threshold": token_threshold,
-        }
+        thresholds = {"speed_threshold": speed_threshold, "token_threshold": token_threshold}
+        self._rules = {"strategy": strategy, **thresholds}
         self._metrics, self._budget = None if metrics is None else list(metrics), budget
         try:
             return self.choice
@@ -147,7 +138,7 @@ class Report:
 
     def summary(self) -> list[dict[str, object]]:
         """Return the mean of each metric over the questions that have it, for each system and budget."""
-        winners = {budget: self._winner(budget) for budget in self.budgets}
+        winners = {budget: getattr(self._choice_or_error(budget), "winner", None) for budget in self.budgets}
         return [
             {
                 "system": system.name,
@@ -228,10 +219,21 @@ class Report:
 
     def sections(self) -> list[Section]:
         """Return a section for each budget: its choice and its table."""
-        records = self.summary()
-        return [
-            self._section(budget, [r for r in records if r["budget"] == budget]) for budget in self.budgets
-        ]
+        records, columns = self.summary(), self._columns()
+        sections = []
+        for budget in self.budgets:
+            choice = self._choice_or_error(budget)
+            reasons = choice.reasons if isinstance(choice, Choice) else [f"No choice: {choice}"]
+            sections.append(
+                Section(
+                    budget,
+                    choice if isinstance(choice, Choice) else None,
+                    [for_terminal(reason, 400) for reason in reasons],
+                    [record for record in records if record["budget"] == budget],
+                    columns,
+                )
+            )
+        return sections
 
     def save(self, folder: str | Path) -> Path:
         """Write report.html, report.md, and summary and questions as .csv and, with pyarrow, .parquet.
@@ -269,18 +271,6 @@ class Report:
     def _repr_html_(self) -> str:
         return in_notebook(self.to_html())
 
-    def _section(self, budget: int | None, records: tables.Records) -> Section:
-        try:
-            choice, reasons = self.choice_within(budget), []
-        except ConfigurationError as error:
-            choice, reasons = None, [f"No choice: {error}"]
-        reasons = [for_terminal(reason, 400) for reason in (choice.reasons if choice else reasons)]
-        columns = self._columns()
-        count = max(int(str(record["questions"])) for record in records)
-        return make_section(
-            budget, count=count, choice=choice, reasons=reasons, records=records, metrics=columns
-        )
-
     def _columns(self) -> list[Metric]:
         """Return the metrics for a reader: those of the choice, tokens and seconds first."""
         first = [*self.choice_metrics, "tokens", "seconds"]
@@ -288,11 +278,11 @@ class Report:
         known = [m for m in self.metrics if any(_is_informative(m, row) for row in self.rows)]
         return sorted(known, key=lambda metric: places.get(metric.name, len(places)))
 
-    def _winner(self, budget: int | None) -> str | None:
+    def _choice_or_error(self, budget: int | None) -> Choice | ConfigurationError:
         try:
-            return self.choice_within(budget).winner
-        except ConfigurationError:
-            return None
+            return self.choice_within(budget)
+        except ConfigurationError as error:
+            return error
 
     def _default_metrics(self) -> list[str]:
         scored = {name for row in self.rows for name, value in row.scores.items() if value is not None}

@@ -8,6 +8,7 @@ from llama_index_ext_ctxaug.evaluation.charts import Point, Scatter, interval_ax
 from llama_index_ext_ctxaug.evaluation.choice import Choice
 from llama_index_ext_ctxaug.evaluation.context_map import map_documents
 from llama_index_ext_ctxaug.evaluation.rows import Row
+from llama_index_ext_ctxaug.evaluation.sections import within
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE
 from llama_index_ext_ctxaug.evaluation.tables import Records, to_text
 
@@ -18,15 +19,9 @@ _MAX_LINKS = 12
 def page_values(
     rows: Sequence[Row], records: Records, metrics: Sequence[str], choice: Choice | None
 ) -> dict[str, object]:
-    """Return charts, gains and context maps.
-
-    Args:
-        rows: a row for each question, system and budget.
-        records: the summary.
-        metrics: names of the metrics that the choice goes by.
-        choice: the choice; None if there is none.
-    """
+    """Return charts and context maps; `metrics` are the names that the choice goes by."""
     indexes = {str(name): index for index, name in enumerate(dict.fromkeys(r["system"] for r in records))}
+    free = [record for record in records if record["budget"] is None]
     return {
         "baseline": BASELINE,
         "metrics": metrics,
@@ -34,9 +29,7 @@ def page_values(
         "indexes": indexes,
         "numbers": {id_: number for number, id_ in enumerate(dict.fromkeys(row.question_id for row in rows))},
         "by_tokens": _scatter(records, indexes, "tokens", "tokens", metrics),
-        "by_seconds": _scatter(
-            [r for r in records if r["budget"] is None], indexes, "seconds", "seconds for a question", metrics
-        ),
+        "by_seconds": _scatter(free, indexes, "seconds", "seconds for a question", metrics),
         "interval_axis": interval_axis(choice.against_baseline if choice else {}, 170, 450),
         "questions": _questions(rows, metrics),
     }
@@ -62,10 +55,9 @@ def _scatter(
 ) -> Scatter | None:
     series: dict[str, list[Point]] = {name: [] for name in systems}
     for record in records:
-        x = record.get(column)
+        x, budget = record.get(column), record["budget"]
         numbers = [value for name in metrics if isinstance(value := record[name], int | float)]
         if isinstance(x, int | float) and numbers:
-            budget = record["budget"]
             label = "no limit" if budget is None else f"within {budget} tokens"
             series[str(record["system"])].append(Point(x, sum(numbers) / len(numbers), label))
     return scatter(series, x_name, ("mean of " if len(metrics) > 1 else "") + ", ".join(metrics))
@@ -73,14 +65,13 @@ def _scatter(
 
 def _questions(rows: Sequence[Row], metrics: Sequence[str]) -> list[dict[str, object]]:
     groups: dict[str, list[Row]] = {}
-    answers: dict[str, list[dict[str, str]]] = {}
+    answers: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         if row.budget is None:
             groups.setdefault(row.question_id, []).append(row)
         if row.answer is not None:
-            within = "" if row.budget is None else f" within {row.budget} tokens"
-            answer = {"system": row.system, "within": within, "answer": row.answer}
-            answers.setdefault(row.question_id, []).append(answer)
+            system = row.system + (within(row.budget) if row.budget else "")
+            answers.setdefault(row.question_id, []).append((system, row.answer))
     return [
         {
             "id": id_,

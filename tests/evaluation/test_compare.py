@@ -282,7 +282,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     whole_lines = path.read_bytes()
     saved = (whole_lines.count(b"\n") - 1) // 2
     assert 5 <= saved < 8
-    path.write_bytes(whole_lines + b'{"key": "half')
+    path.write_bytes(whole_lines + b'\n{"key": "half')
     retriever = ByNumber()
     report = compare(retriever, {"next": following()}, questions(), metrics=metrics, save_to=path)
     assert "5" in retriever.calls
