@@ -11,16 +11,21 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TransformComponent
 
 from llama_index_ext_ctxaug.structure.document_order import ReadingOrder
-from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
+from llama_index_ext_ctxaug.structure.link_problems import LinkProblem, ProblemKind
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
 from llama_index_ext_ctxaug.structure.order_keys import OrderParameters
 from llama_index_ext_ctxaug.structure.relationships import related_ids
 
-_CUT = (
-    "; the nodes begin or end inside a document: pass whole documents in one call, "
-    "in distributed runs with WholeDocuments([parser, linker, ...])"
-)
-_SAME_FILE = "; documents of one file repeat a page label and are kept apart: name more keys in document_key"
+_HINTS: Mapping[ProblemKind, str] = {
+    "not_at_hand": "the nodes begin or end inside a document: pass whole documents in one call, "
+    "in distributed runs with WholeDocuments([parser, linker, ...])",
+    "repeated_page": "documents of one file repeat a page label and are kept apart: name more keys in "
+    "document_key",
+    "differing_page": "pages of one file differ in metadata: name its key in document_key if it tells files "
+    "apart",
+    "cut_file": "the nodes begin or end inside a file of pages: pass all its pages in one call, or read it "
+    "as one document",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -173,11 +178,10 @@ def warn_of_problems(name: str, problems: Mapping[LinkProblem, None]) -> None:
     counts = Counter(problem.kind for problem in problems)
     first = next(iter(problems))
     logger.warning(
-        "%s: %d problems with links (%s); the first is %r%s%s",
+        "%s: %d problems with links (%s); the first is %r%s",
         name,
         len(problems),
         ", ".join(f"{kind}: {count}" for kind, count in counts.items()),
         tuple(first),
-        _CUT if counts["not_at_hand"] else "",
-        _SAME_FILE if counts["repeated_page"] else "",
+        "".join(f"; {hint}" for kind, hint in _HINTS.items() if counts[kind]),
     )

@@ -179,6 +179,11 @@ class Adjacency:
                 f"documents {first!r} and {second!r} of the file {file!r} have the same {self.keys.page}, so "
                 "its pages are kept apart; name more metadata keys in document_key, such as a tenant's"
             )
+        for file, (first, second, key) in self._pages.doubtful.items():
+            yield (
+                f"documents {first!r} and {second!r} count as pages of the file {file!r} though they differ "
+                f"in {key!r}; name it in document_key if it tells files apart"
+            )
 
     def _siblings(self, node: BaseNode) -> Sequence[str]:
         """Return the children of a node's parent, if that is loaded."""
@@ -273,10 +278,7 @@ class Adjacency:
         return before is not None and self.link(before, direction) == node.node_id
 
     def _on_next_page(self, node: BaseNode, direction: Direction, ahead: int) -> Search[str | None]:
-        own = self.relations(node)
-        if not isinstance(own.document, tuple) or own.parent is not None:
-            return None
-        ends = self._ends_here(node, direction)
+        own, ends = self.relations(node), self._ends_here(node, direction)
         found = yield from self._pages.beside(node, own, _STEP[direction], ahead, ends)
         if found is None:
             return None

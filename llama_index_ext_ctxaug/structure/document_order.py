@@ -10,9 +10,9 @@ from typing import Any
 from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeRelationship
 
 from llama_index_ext_ctxaug.passages.passage import Edge
-from llama_index_ext_ctxaug.structure.link_problems import LinkProblem
+from llama_index_ext_ctxaug.structure.link_problems import LinkProblem, ProblemKind
 from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys, whole_number
-from llama_index_ext_ctxaug.structure.pages import order_pages
+from llama_index_ext_ctxaug.structure.pages import pages_of_files
 from llama_index_ext_ctxaug.structure.relationships import related_id, related_ids
 
 MAX_BREAK = 2
@@ -72,7 +72,7 @@ class ReadingOrder:
     positions: dict[str, int] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
     _given: dict[str, int] = field(default_factory=dict)
-    _pages: dict[File, dict[str | None, int]] = field(default_factory=dict)
+    _pages: dict[File, dict[str, int]] = field(default_factory=dict)
     _runs: list[list[_Siblings]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -126,17 +126,29 @@ class ReadingOrder:
 
     def _order_pages(self) -> None:
         """Order the sources of each file; those of a file that repeats a page label stay apart."""
-        labels: dict[File, dict[str | None, Any]] = {}
+        if not self.keys.document:
+            return
+        documents: dict[str, Mapping[str, Any]] = {}
         for node in self.nodes.values():
-            if (file := self.keys.file(node.metadata)) is not None:
-                labels.setdefault(file, {}).setdefault(self._source(node), node.metadata.get(self.keys.page))
-        for file, pages in labels.items():
-            order, sources = order_pages(list(pages.values())), list(pages)
+            documents.setdefault(self._source(node) or "", node.metadata)
+        for file, pages in pages_of_files(documents, self.keys).items():
+            ids, order = pages.ids, pages.order
             if order.repeated:
-                first, second = (sources[place] for place in order.repeated)
-                self.problems[LinkProblem("repeated_page", str(first), str(second))] = None
-            else:
-                self._pages[file] = {sources[page]: place for place, page in enumerate(order.places)}
+                self.note("repeated_page", *(ids[place] for place in order.repeated))
+                continue
+            in_order = [ids[place] for place in order.places]
+            self._pages[file] = {id_: place for place, id_ in enumerate(in_order)}
+            for page, after in pairwise(in_order):
+                if pages.difference(page, after):
+                    self.note("differing_page", page, after)
+            if pages.starts_late:
+                self.note("cut_file", in_order[0])
+            if pages.ends_early:
+                self.note("cut_file", in_order[-1])
+
+    def note(self, kind: ProblemKind, node_id: str, other_id: str | None = None) -> None:
+        """Add a problem."""
+        self.problems[LinkProblem(kind, node_id, other_id)] = None
 
     def _source(self, node: BaseNode) -> str | None:
         source = related_id(node, NodeRelationship.SOURCE)
@@ -179,7 +191,11 @@ class ReadingOrder:
     def _place(self, group: tuple[_Family, list[BaseNode]]) -> tuple[int, int, int]:
         (source, above), nodes = group
         pages = self._pages.get(self.keys.file(nodes[0].metadata) or (), {})
-        return (pages.get(source, -1), self.positions.get(above or "", -1), self._given[nodes[0].node_id])
+        return (
+            pages.get(source or "", -1),
+            self.positions.get(above or "", -1),
+            self._given[nodes[0].node_id],
+        )
 
     def _siblings(self, above: str | None, nodes: list[BaseNode]) -> _Siblings:
         """Order siblings by the first source that orders them all."""
@@ -190,7 +206,7 @@ class ReadingOrder:
             siblings.to_end = siblings.nodes[-1].node_id == children[-1]
             for id_ in (children[0], children[-1]):
                 if id_ not in self.nodes:
-                    self.problems[LinkProblem("not_at_hand", siblings.above or "", id_)] = None
+                    self.note("not_at_hand", siblings.above or "", id_)
             return siblings
         numbers = self._numbers(nodes)
         if numbers is not None:
@@ -214,7 +230,7 @@ class ReadingOrder:
             if numbers[after] - numbers[before] == 1:
                 edges.append((before, after))
             else:
-                self.problems[LinkProblem("hole", before, after)] = None
+                self.note("hole", before, after)
         return _Siblings(above, ordered, edges, self._whole, self._whole)
 
     def _children(self, above: str | None, nodes: list[BaseNode]) -> list[str] | None:
@@ -241,7 +257,7 @@ class ReadingOrder:
         for id_, number in numbers.items():
             other = first.setdefault(number, id_)
             if other != id_:
-                self.problems[LinkProblem("repeated_number", id_, other)] = None
+                self.note("repeated_number", id_, other)
 
     def _by_offsets(self, nodes: list[BaseNode]) -> list[BaseNode] | None:
         """Sort nodes by character offset; return None if the offsets cannot be trusted."""

@@ -13,6 +13,8 @@ ProblemKind = Literal[
     "not_at_hand",
     "repeated_number",
     "repeated_page",
+    "differing_page",
+    "cut_file",
     "hole",
     "against_offsets",
 ]
@@ -33,9 +35,14 @@ class LinkProblem(NamedTuple):
             first or last child of a parent that was passed in),
             "repeated_number" (a chunk number that occurs twice, not used),
             "repeated_page" (two documents of a file have the same page label: the file's are kept apart),
+            "differing_page" (two pages of a file that follow one another differ in metadata that may tell
+            files apart, linked),
+            "cut_file" (the first page of a file has a number above 1, or its last one a number below the
+            total),
             "hole" (a missing chunk number or child, not linked over),
             "against_offsets" (a link that contradicts the character offsets, kept).
-        node_id: id of the node with the problem; of a source document for "repeated_page".
+        node_id: id of the node with the problem; of a source document for the
+            kinds about pages.
         other_id: id of the node at the other end, if there is one.
     """
 

@@ -80,9 +80,6 @@ class NeighborLinks:
         positions = self.order.positions
         self.chains.take(sorted(edges, key=lambda edge: positions[edge[1]] <= positions[edge[0]]))
 
-    def _report(self, kind: ProblemKind, node_id: str, other_id: str | None = None) -> None:
-        self.problems[LinkProblem(kind, node_id, other_id)] = None
-
     def _own_claims(self) -> Iterable[tuple[Edge, str, NodeRelationship]]:
         for id_, node in self.nodes.items():
             for relationship in (_PREVIOUS, _NEXT):
@@ -102,15 +99,15 @@ class NeighborLinks:
     def _may_follow(self, id_: str, other: str, relationship: NodeRelationship | None) -> bool:
         """Return True if a stated link can hold; keep one that leads to a node outside the order."""
         if other == id_:
-            self._report("self", id_)
+            self.order.note("self", id_)
         elif other not in self.nodes:
-            self._report("not_at_hand", id_, other)
+            self.order.note("not_at_hand", id_, other)
             if relationship is not None and not self.complete:
                 self._kept[id_, relationship] = other
                 closed = self.chains.closed_ends if relationship == _NEXT else self.chains.closed_starts
                 closed.add(id_)
         elif self.order.document(self.nodes[id_]) != self.order.document(self.nodes[other]):
-            self._report("other_document", id_, other)
+            self.order.note("other_document", id_, other)
         else:
             return True
         return False
@@ -122,7 +119,7 @@ class NeighborLinks:
             return False
         free = self.chains.is_free(edge)
         kind: ProblemKind = "ring" if self.chains.closes_ring(edge) else "doubt" if free else "contradiction"
-        self._report(kind, node_id, after if node_id == before else before)
+        self.order.note(kind, node_id, after if node_id == before else before)
         return free
 
     def _check_offsets(self) -> None:
@@ -131,4 +128,4 @@ class NeighborLinks:
             if not (before in measured and after in measured and positions[before] > positions[after]):
                 continue
             if self.order.are_siblings(self.nodes[before], self.nodes[after]):
-                self._report("against_offsets", before, after)
+                self.order.note("against_offsets", before, after)

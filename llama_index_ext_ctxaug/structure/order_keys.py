@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, Literal
 from uuid import UUID
@@ -16,7 +17,7 @@ from llama_index.core.schema import BaseNode
 Direction = Literal["previous", "next"]
 
 File = tuple[str, ...]
-"""The values of the document keys that several documents share."""
+"""What several documents share: the values of the document keys, and the owner and place of the file."""
 
 NUMBER_KEYS = ("chunk_id", "split_id", "page_label")
 """Metadata keys under which chunkers number chunks."""
@@ -24,6 +25,18 @@ NUMBER_KEYS = ("chunk_id", "split_id", "page_label")
 _ABSENT = frozenset({"", "none", "nan", "null", "nat", "<na>"})
 """Text that data frames and JSON leave where there was no value."""
 
+_OWNERS = frozenset(
+    {"tenant", "owner", "user", "account", "org", "organization", "organisation", "workspace", "namespace"}
+)
+"""Words in metadata keys that name the owner of a document."""
+
+_OF_CHUNKS = frozenset({"window", "original_text", "header_path", "tag", "category"})
+"""Metadata that LlamaIndex's parsers write for single chunks."""
+
+_MAX_IDENTIFIER = 100
+"""Maximum characters of a value that may identify a file."""
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _WHOLE_NUMBER = re.compile(r"(\d+)(?:\.0+)?")
 
 
@@ -48,9 +61,30 @@ class OrderKeys:
     across_parents: bool = True
 
     def file(self, metadata: Mapping[str, Any]) -> File | None:
-        """Return the file that metadata names; None unless each of the document keys has a value."""
-        values = [_text(metadata.get(key)) for key in self.document]
-        return tuple(value for value in values if value is not None) if values and all(values) else None
+        """Return the file that metadata names; None unless each of the document keys has a value.
+
+        Files of different owners (a tenant, a user) and at different places (a path or URL that ends with a
+        value of a document key) are different ones.
+        """
+        if not self.document:
+            return None
+        named = [text for key in self.document if (text := _text(metadata.get(key))) is not None]
+        if len(named) < len(self.document):
+            return None
+        ends = tuple(mark + name for name in named for mark in "/\\")
+        apart = (
+            f"{key}={text}"
+            for key, value in metadata.items()
+            if key not in self.document and (text := _text(value)) is not None
+            if _names_owner(key) or text.endswith(ends)
+        )
+        return (*named, *sorted(apart))
+
+    def identifier(self, key: str, value: Any) -> str | None:
+        """Return a value as text if it may tell files apart; None for that of a page or chunk."""
+        of_page = key in (self.page, self.previous_id, self.next_id, *self.numbers, *_OF_CHUNKS)
+        text = None if of_page or "page" in key.lower() or isinstance(value, bool) else _text(value)
+        return None if text is None or len(text) > _MAX_IDENTIFIER else text
 
     def named(self, node: BaseNode, direction: Direction) -> str | None:
         """Return the id that metadata names in a direction; None for none and for the node's own."""
@@ -104,6 +138,11 @@ def whole_number(value: Any) -> int | None:
         return int(number) if number.is_integer() else None
     match = _WHOLE_NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
     return int(match[1]) if match else None
+
+
+@lru_cache(maxsize=1024)
+def _names_owner(key: str) -> bool:
+    return not _OWNERS.isdisjoint(word.lower() for word in _WORD.findall(key))
 
 
 def _text(value: Any) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from llama_index_ext_ctxaug.structure.order_keys import whole_number
+from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys, whole_number
 
 _Number = tuple[int, str]
 """A page number, and the letter of a page that was inserted after it."""
@@ -40,6 +40,68 @@ class PageOrder:
     followers: dict[int, int] = field(default_factory=dict)
     guessed: dict[int, int] = field(default_factory=dict)
     repeated: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The documents that are the pages of a file.
+
+    Attributes:
+        ids: their ids, in the order in which they were given.
+        order: their order.
+        starts_late: True if the first page has a number above 1.
+        ends_early: True if a total of pages in metadata is above the last number.
+        differing: metadata that may tell files apart, as it does not have one value for all pages and not
+            another one for each: for each key the values of the pages.
+    """
+
+    ids: list[str]
+    order: PageOrder
+    starts_late: bool
+    ends_early: bool
+    differing: Mapping[str, Sequence[str | None]]
+
+    def difference(self, first: str, second: str) -> str | None:
+        """Return a key of `differing` in which two pages differ."""
+        one, other = self.ids.index(first), self.ids.index(second)
+        return next((key for key, values in self.differing.items() if values[one] != values[other]), None)
+
+
+def pages_of_files(documents: Mapping[str, Mapping[str, Any]], keys: OrderKeys) -> dict[File, Pages]:
+    """Find the documents that are pages of files.
+
+    Args:
+        documents: the metadata of documents by id, in the order of the reader.
+        keys: metadata keys that give the file and the page of a document.
+    """
+    files: dict[File, list[str]] = {}
+    for id_, metadata in documents.items():
+        if (file := keys.file(metadata)) is not None:
+            files.setdefault(file, []).append(id_)
+    return {file: _pages(ids, [documents[id_] for id_ in ids], keys) for file, ids in files.items()}
+
+
+def _pages(ids: list[str], documents: Sequence[Mapping[str, Any]], keys: OrderKeys) -> Pages:
+    labels = [metadata.get(keys.page) for metadata in documents]
+    order = order_pages(labels)
+    first, last = (_page_number(labels[order.places[place]]) for place in (0, -1))
+    total = whole_number(documents[0].get("total_pages"))
+    return Pages(
+        ids,
+        order,
+        starts_late=first is not None and first > 1,
+        ends_early=first is not None and last is not None and last + (first == 0) < (total or 0),
+        differing=dict(_differing(ids, documents, keys)),
+    )
+
+
+def _differing(
+    ids: Sequence[str], documents: Sequence[Mapping[str, Any]], keys: OrderKeys
+) -> Iterator[tuple[str, list[str | None]]]:
+    for key in dict.fromkeys(key for metadata in documents for key in metadata):
+        values = [keys.identifier(key, metadata.get(key)) for metadata in documents]
+        if 1 < len(set(values)) < max(3, len(values)) and values != list(ids):
+            yield key, values
 
 
 def order_pages(labels: Sequence[Any]) -> PageOrder:
@@ -74,8 +136,8 @@ def _mixed(texts: Sequence[str]) -> PageOrder:
     highest: dict[Hashable, _Number] = {}
     contradicted = False
     for place, text in enumerate(texts):
-        one = next((one for parse in _NUMBERINGS if (one := parse(text))), None)
-        if one is not None and text not in ("c", "d", "l", "m"):  # which are letters rather than numerals
+        one = _parsed(text)
+        if one is not None:
             places[one] = place
             contradicted |= one[1] < highest.get(one[0], one[1])
             highest[one[0]] = one[1]
@@ -88,6 +150,17 @@ def _mixed(texts: Sequence[str]) -> PageOrder:
     taken = set(followers.values())
     free = ((one, other) for one, other in pairwise(given) if one not in followers and other not in taken)
     return PageOrder(given, followers, {} if contradicted else dict(free))
+
+
+def _page_number(label: Any) -> int | None:
+    parsed = _parsed(_normalized(label))
+    return None if parsed is None else parsed[1][0]
+
+
+def _parsed(text: str) -> _Parsed | None:
+    if text in ("c", "d", "l", "m"):  # letters rather than numerals
+        return None
+    return next((one for parse in _NUMBERINGS if (one := parse(text))), None)
 
 
 def _normalized(label: Any) -> str:

@@ -29,7 +29,7 @@ from llama_index.core.schema import (
 )
 from pydantic import ValidationError
 
-from llama_index_ext_ctxaug import NeighborLinker, PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import NeighborLinker, PrevNextNodePostprocessor, WindowExtractor
 from llama_index_ext_ctxaug.testing import docstore_of, linked_document
 
 PREVIOUS, NEXT = NodeRelationship.PREVIOUS, NodeRelationship.NEXT
@@ -305,6 +305,55 @@ def test_pages_of_a_file() -> None:
     assert links(NeighborLinker()(nodes)) == apart
     linker = NeighborLinker(document_key="file_path")
     assert links(linker(nodes)) == {**chain("a", "b", "h", "i", "j", "k"), **chain("z")}
+
+
+def pages_of(labels: Sequence[str], **metadata: str) -> list[TextNode]:
+    """Two chunks of each page of a file."""
+    return [
+        node
+        for label in labels
+        for node in linked_document(
+            2, source_id=f"{label}{metadata}", metadata={"file": "f.pdf", "page_label": label, **metadata}
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "total", "cut"),
+    [
+        (["1", "2", "3"], None, 0),
+        (["0", "1"], "2", 0),
+        (["3", "4"], None, 1),
+        (["iii", "iv", "1", "2"], None, 1),
+        (["Cover", "i", "1", "2"], None, 0),
+        (["五", "六"], None, 1),
+        (["1", "2"], "4", 1),
+        (["2", "3"], "4", 2),
+    ],
+    ids=str,
+)
+def test_batches_that_begin_or_end_inside_a_file(
+    caplog: pytest.LogCaptureFixture, labels: list[str], total: str | None, cut: int
+) -> None:
+    """Pages that begin after the first or end before the total give one warning, for windows too."""
+    nodes = pages_of(labels, **({} if total is None else {"total_pages": total}))
+    linker = NeighborLinker(document_key="file")
+    assert kinds(linker, nodes) == ["cut_file"] * cut
+    assert kinds(NeighborLinker(), nodes) == []
+    for step in (linker, WindowExtractor(linker=linker)):
+        caplog.clear()
+        step(nodes)
+        messages = [record.getMessage() for record in caplog.records]
+        assert ["inside a file of pages" in message for message in messages] == [True] * bool(cut)
+
+
+def test_pages_of_two_owners() -> None:
+    """Pages of one file name are linked by owner; a key that may name one is reported, and linked over."""
+    first, second = pages_of(["1", "2"], tenant="a"), pages_of(["3", "4"], tenant="b")
+    linker = NeighborLinker(document_key="file")
+    assert links(linker([*first, *second])) == links(linker(first)) | links(linker(second))
+    first, second = pages_of(["1", "2"], mandant="a"), pages_of(["3", "4"], mandant="b")
+    assert kinds(linker, [*first, *second]) == ["differing_page"]
 
 
 def test_other_document() -> None:

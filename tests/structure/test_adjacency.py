@@ -136,13 +136,13 @@ def test_growth_enters_a_page_at_its_edge(postprocess: Any, links: Any) -> None:
     assert [hit.node.node_id for hit in result] == [node.node_id for page in pages for node in page]
 
 
-def pdf(tenant: str, labels: list[str], **metadata: str) -> list[TextNode]:
-    """The pages of a tenant's file, one chunk each."""
+def pdf(tenant: str, labels: list[str], key: str = "tenant", **metadata: str) -> list[TextNode]:
+    """The pages of a tenant's file, one chunk each; metadata name the tenant under a key."""
     return [
         linked_document(
             [f"Page {label} of {tenant}."],
             source_id=f"{tenant}-{label}",
-            metadata={"tenant": tenant, "file_name": "README.md", "page_label": label, **metadata},
+            metadata={key: tenant, "file_name": "README.md", "page_label": label, **metadata},
         )[0]
         for label in labels
     ]
@@ -160,20 +160,74 @@ def test_many_pages_take_three_round_trips(postprocess: Any, store_order: str) -
     assert len(store.node_reads) == len(set(store.node_reads))
 
 
-def test_two_tenants_with_the_same_file_name(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A file in which a page label occurs twice is kept apart with one warning; a second key ends that."""
-    first, second = pdf("a", ["1", "2"]), pdf("b", ["1", "2", "3"])
+@pytest.mark.parametrize("key", ["tenant", "user_id", "ownerName"])
+@pytest.mark.parametrize("labels", [["1", "2", "3"], ["3", "4"], ["i", "ii"]], ids=str)
+def test_files_of_two_owners_are_two(
+    postprocess: Any, caplog: pytest.LogCaptureFixture, key: str, labels: list[str]
+) -> None:
+    """Pages whose metadata name another owner are of another file, whatever their labels."""
+    first, second = pdf("a", ["1", "2"], key), pdf("b", labels, key)
     store = docstore_of(*([page] for page in (*first, *second)))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
-    assert ids(postprocess(augmenter, hits(first, [0, 1]))) == ids(first)
+    assert ids(postprocess(augmenter, hits(first, [0]))) == ids(first)
+    assert ids(postprocess(augmenter, hits(second, [1]))) == ids(second)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("places", [("/a/README.md", "/b/README.md"), ("C:\\a\\README.md", "README.md")])
+def test_files_at_two_places_are_two(
+    postprocess: Any, caplog: pytest.LogCaptureFixture, places: tuple[str, str]
+) -> None:
+    """Pages whose metadata name another path to the file are of another file; other paths say nothing."""
+    first, second = (
+        pdf(tenant, labels, key="id", path=place)
+        for tenant, labels, place in zip("ab", (["1", "2", "3"], ["4", "5", "6"]), places, strict=True)
+    )
+    for number, page in enumerate((*first, *second)):
+        page.metadata |= {"id": "same", "scan": f"/scans/{number}.png"}
+    store = docstore_of(*([page] for page in (*first, *second)))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
+    assert ids(postprocess(augmenter, hits(first, [0]))) == ids(first)
+    assert ids(postprocess(augmenter, hits(second, [1]))) == ids(second)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("labels", [["1", "2", "3"], ["3", "4"], ["3"]], ids=str)
+def test_pages_that_may_be_of_two_files(
+    postprocess: Any, caplog: pytest.LogCaptureFixture, labels: list[str]
+) -> None:
+    """A repeated label keeps pages apart, and metadata that may tell files apart are named: one warning."""
+    first, second = pdf("a", ["1", "2"], "mandant"), pdf("b", labels, "mandant")
+    store = docstore_of(*([page] for page in (*first, *second)))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
+    found = ids(postprocess(augmenter, hits(first, [0, 1])))
+    assert found == (ids(first) if "1" in labels else ids([*first, *second]))
     (message,) = [record.getMessage() for record in caplog.records]
-    assert "'a-1'" in message
-    assert "'b-1'" in message
+    for part in ("'a-1'", "'b-1'") if "1" in labels else ("'a-2'", "'b-3'", "'mandant'"):
+        assert part in message
     assert "document_key" in message
     caplog.clear()
-    apart = augmenter.model_copy(update={"document_key": ("tenant", "file_name")})
-    assert ids(postprocess(apart, hits(second, [1]))) == ids(second)
+    apart = augmenter.model_copy(update={"document_key": ("mandant", "file_name")})
+    assert ids(postprocess(apart, hits(second, [0]))) == ids(second)
     assert ids(postprocess(apart, hits(first, [0]))) == ids(first)
+    assert not caplog.records
+
+
+def test_what_differs_from_page_to_page_is_no_file(
+    postprocess: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Titles and numbers of pages, and what parsers write for chunks, give no warning."""
+    pages = pdf("a", ["1", "2", "3", "4"])
+    for number, page in enumerate(pages):
+        page.metadata |= {
+            "title": f"Title {number}",
+            "page": number // 2,
+            "header_path": "/" * (1 + number % 2),
+        }
+        page.metadata |= {"text_before": "x" * (200 + number % 2), "has_table": number == 1}
+    store = docstore_of(*([page] for page in pages))
+    augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
+    assert ids(postprocess(augmenter, hits(pages, [1]))) == ids(pages)
     assert not caplog.records
 
 
