@@ -48,8 +48,8 @@ class CachedLLM(LLM):
         values: dict[str, Any] = {"llm": llm, "path": path, **{name: getattr(llm, name) for name in _SHARED}}
         super().__init__(**values)
         if self.path:
-            known = [record for record in read_lines(self.path) if isinstance(record, dict)]
-            self._replies = {str(record.get("key")): str(record.get("reply")) for record in known}
+            known = (one for one in read_lines(self.path) if isinstance(one, dict) and "reply" in one)
+            self._replies = {one["key"]: one["reply"] for one in known if "key" in one}
 
     @property
     def metadata(self) -> LLMMetadata:

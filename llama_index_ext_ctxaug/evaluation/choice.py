@@ -47,14 +47,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A system as the choice sees it.
-
-    Attributes:
-        name: the system.
-        scores: for each metric of the choice, the score by question id; larger is better.
-        tokens: mean tokens of its context.
-        seconds: mean seconds for a question.
-    """
+    """A system as the choice sees it: scores by metric and question id, larger is better, and mean costs."""
 
     name: str
     scores: Mapping[str, Mapping[str, float]]
@@ -212,11 +205,8 @@ def _within(
     candidates: Sequence[Candidate], speed: float | None, tokens: float | None
 ) -> tuple[list[Candidate], list[str]]:
     kept, reasons = list(candidates), []
-    for attribute, threshold, unit in (
-        ("seconds", speed, "seconds for a question"),
-        ("tokens", tokens, "tokens"),
-    ):
-        before = kept
+    for attribute, threshold in (("seconds", speed), ("tokens", tokens)):
+        before, unit = kept, "seconds for a question" if attribute == "seconds" else "tokens"
         kept, passed = filter_by_threshold(before, [getattr(c, attribute) for c in before], threshold)
         if not passed:
             reasons.append(f"No system is within {threshold:g} {unit}, so all stay.")

@@ -6,10 +6,11 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -34,14 +35,9 @@ _BATCH = 16
 
 @dataclass
 class Corpus:
-    """The chunks of a folder.
+    """Documents and their chunks, with ids such as "notes/a.txt#3", and a store of both.
 
-    Attributes:
-        documents: the documents; the id of each is its path in the folder.
-        nodes: their chunks, with ids such as "notes/a.txt#3", counted from 0.
-        docstore: a store of both.
-        fingerprint: a short text that is equal for equal documents and chunk sizes.
-        cache: folder of the index; None to keep it in memory.
+    The fingerprint is equal for equal documents and chunk sizes; `cache` is the folder of the index.
     """
 
     documents: Sequence[Document]
@@ -56,10 +52,7 @@ def read_documents(
 ) -> list[Document]:
     """Read the files of a folder and its subfolders: text, and with the extra `readers` PDF, HTML and DOCX.
 
-    Args:
-        folder: the folder.
-        problems: receives a sentence for each file that cannot be read.
-        show_progress: show LlamaIndex's progress bar.
+    A file that cannot be read adds a sentence to `problems`.
 
     Raises:
         ConfigurationError: no folder, no text in it, or the extra is not installed.
@@ -78,24 +71,18 @@ def read_documents(
             problems.append(f"{str(path)!r} cannot be read and is left out: {error}")
             continue
         if text.strip():
-            documents.append(_document(text, path.relative_to(folder)))
+            name = path.relative_to(folder).as_posix()
+            hidden = {
+                "excluded_llm_metadata_keys": ["file_path"],
+                "excluded_embed_metadata_keys": ["file_path"],
+            }
+            documents.append(Document(id_=name, text=text, metadata={"file_path": name}, **hidden))
         else:
             problems.append(f"{str(path)!r} has no text and is left out")
     if not documents:
         more = f" {len(problems)} files cannot be read; the first: {problems[0]}" if problems else ""
         raise ConfigurationError(f"no text in {str(folder)!r}; it needs {', '.join(READERS)} files.{more}")
     return documents
-
-
-def _document(text: str, path: Path) -> Document:
-    """Return a document whose path is kept out of the text that models read."""
-    return Document(
-        id_=path.as_posix(),
-        text=text,
-        metadata={"file_path": path.as_posix()},
-        excluded_llm_metadata_keys=["file_path"],
-        excluded_embed_metadata_keys=["file_path"],
-    )
 
 
 def build_corpus(
@@ -106,17 +93,10 @@ def build_corpus(
     cache: Path | None = None,
     show_progress: bool = False,
 ) -> Corpus:
-    """Split documents into chunks and put both into a docstore.
-
-    Args:
-        documents: the documents.
-        chunk_size: maximum tokens of a chunk.
-        chunk_overlap: tokens that neighboring chunks share.
-        cache: folder in which chunks and index are kept for later runs; None to keep them in memory.
-        show_progress: show LlamaIndex's progress bar.
+    """Split documents into chunks and put both into a docstore, which `cache` keeps for later runs.
 
     Raises:
-        ConfigurationError: invalid sizes.
+        ConfigurationError: invalid sizes in tokens.
     """
     fingerprint = _fingerprint(documents, chunk_size, chunk_overlap)
     kept = cache / fingerprint if cache else None
@@ -150,17 +130,16 @@ def _split_all(
     batches = [documents[start : start + _BATCH] for start in range(0, len(documents), _BATCH)]
     arguments = (batches, repeat(chunk_size), repeat(chunk_overlap))
     long = sum(len(document.text) for document in documents) > _PARALLEL_CHARACTERS
-    if not long or len(batches) == 1:
-        for nodes in get_tqdm_iterable(
-            map(_split, *arguments), show_progress, "Splitting documents", total=len(batches)
-        ):
-            yield from nodes
-        return
-    with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for nodes in get_tqdm_iterable(
-            pool.map(_split, *arguments), show_progress, "Splitting documents", total=len(batches)
-        ):
-            yield from nodes
+    with ExitStack() as stack:
+        run: Callable[..., Iterator[list[BaseNode]]] = map
+        if long and len(batches) > 1:
+            executor = ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=get_context("spawn"))
+            run = stack.enter_context(executor).map
+        yield from chain.from_iterable(
+            get_tqdm_iterable(
+                run(_split, *arguments), show_progress, "Splitting documents", total=len(batches)
+            )
+        )
 
 
 def _split(documents: Sequence[Document], chunk_size: int, chunk_overlap: int) -> list[BaseNode]:
@@ -173,12 +152,7 @@ def _split(documents: Sequence[Document], chunk_size: int, chunk_overlap: int) -
 
 
 def make_retriever(corpus: Corpus, top_k: int, model: BaseEmbedding | None = None) -> BaseRetriever:
-    """Return a retriever over the chunks, by BM25 or an embedding model.
-
-    Args:
-        corpus: the corpus.
-        top_k: hits to retrieve.
-        model: the embedding model; None for BM25.
+    """Return a retriever of `top_k` chunks, by an embedding model or else by BM25.
 
     Raises:
         ConfigurationError: the BM25 retriever is not installed.
@@ -217,9 +191,6 @@ def _by_embedding(corpus: Corpus, top_k: int, model: BaseEmbedding) -> BaseRetri
 
 def load_model(path: str | Path) -> BaseEmbedding:
     """Load the sentence-transformers model in a folder; nothing is downloaded.
-
-    Args:
-        path: the folder.
 
     Raises:
         ConfigurationError: no folder, or the embedding integration is not installed.

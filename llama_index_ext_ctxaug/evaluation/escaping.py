@@ -16,12 +16,7 @@ def without_controls(value: object) -> object:
 
 
 def for_terminal(text: str, limit: int = 200) -> str:
-    """Return one line without cursor movement, colors or changes of the reading direction.
-
-    Args:
-        text: the text.
-        limit: maximum characters.
-    """
+    """Return one line of at most `limit` characters, without cursor movement, colors or turned text."""
     line = _LINE.sub(" ", text[: 10 * limit]).strip()
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

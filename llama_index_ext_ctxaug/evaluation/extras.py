@@ -9,14 +9,10 @@ from llama_index_ext_ctxaug import ConfigurationError
 
 
 def load_extra(module: str, extra: str) -> Any:
-    """Import a module of an optional package.
-
-    Args:
-        module: full name of the module.
-        extra: the extra of this package that installs it.
+    """Import a module that an extra of this package installs.
 
     Raises:
-        ConfigurationError: the package is not installed.
+        ConfigurationError: it is not installed.
     """
     try:
         return import_module(module)

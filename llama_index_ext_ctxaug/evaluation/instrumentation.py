@@ -26,15 +26,9 @@ _BUDGET_LOGGER = "llama_index_ext_ctxaug.budget.tokenizer"
 
 @dataclass
 class Tally:
-    """Counts of one run.
+    """Counts of one run; a prediction may cause a completion or chat."""
 
-    Attributes:
-        reads: keys read from docstores; None until an augmenter has reported.
-        predictions: LLM calls by `predict`, each of which may cause a completion or chat.
-        completions: completions and chats.
-    """
-
-    reads: int | None = None
+    reads: int | None = None  # keys read from docstores, None until an augmenter has reported
     predictions: int = 0
     completions: int = 0
 
@@ -44,14 +38,12 @@ class Tally:
         return max(self.predictions, self.completions)
 
 
-def _new_variable() -> ContextVar[Tally | None]:
-    return ContextVar("context augmentation tally", default=None)
-
-
 class Counter(BaseEventHandler):
     """Event handler that counts the events of the current context."""
 
-    _current: ContextVar[Tally | None] = PrivateAttr(default_factory=_new_variable)
+    _current: ContextVar[Tally | None] = PrivateAttr(
+        default_factory=lambda: ContextVar[Tally | None]("context augmentation tally", default=None)
+    )
 
     @classmethod
     def class_name(cls) -> str:

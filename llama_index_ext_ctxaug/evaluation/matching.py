@@ -18,12 +18,7 @@ def words(text: str) -> list[str]:
 
 
 def found(wanted: Sequence[str], text: Sequence[str]) -> int:
-    """Count the words of `wanted` that the text holds as part of a run of `RUN` words.
-
-    Args:
-        wanted: words to look for; each counts once, however often the text repeats it.
-        text: words to look in.
-    """
+    """Count the words of `wanted`, each once, that the text holds as part of a run of `RUN` words."""
     size = min(RUN, len(wanted))
     if size == 0:
         return 0

@@ -30,23 +30,22 @@ _EXPLAINED = {
 }
 
 
-def _prev_next(number: int, mode: str, output: str) -> Factory:
-    options: dict[str, Any] = {"num_nodes": number, "mode": mode, "output": output}
-    return lambda docstore: [PrevNextNodePostprocessor(docstore=docstore, **options)]
+def _factory(augmenter: Callable[..., BaseNodePostprocessor], **options: Any) -> Factory:
+    return lambda docstore: [augmenter(docstore=docstore, **options)]
 
 
 AUGMENTERS: dict[str, Factory] = {
-    f"{side}-{number}{suffix}": _prev_next(number, mode, output)
-    for side, mode in (("previous", "previous"), ("next", "next"), ("both", "both"))
+    f"{mode}-{number}{suffix}": _factory(
+        PrevNextNodePostprocessor, num_nodes=number, mode=mode, output=output
+    )
+    for mode in ("previous", "next", "both")
     for number in (1, 2, 3)
     for suffix, output in (("", "nodes"), ("-passages", "passages"))
+} | {
+    "section": _factory(SectionPostprocessor, output="passages"),
+    "relevant-segments": _factory(RelevantSegmentsPostprocessor, output="passages"),
 }
 """The augmenters that `--augmenter NAME` accepts."""
-
-AUGMENTERS["section"] = lambda docstore: [SectionPostprocessor(docstore=docstore, output="passages")]
-AUGMENTERS["relevant-segments"] = lambda docstore: [
-    RelevantSegmentsPostprocessor(docstore=docstore, output="passages")
-]
 
 WIDE_POOL_AUGMENTERS = frozenset({"relevant-segments"})
 """Augmenters that select from a wide pool of hits."""
@@ -60,15 +59,7 @@ DEFAULTS = ("next-1", "both-1-passages", "both-2-passages", "relevant-segments")
 
 @dataclass
 class Settings:
-    """The settings of a comparison.
-
-    Attributes:
-        augmenters: factories of postprocessors by name.
-        top_k: hits that systems get, and nodes that AutoRAG's scoring keeps; None for the default.
-        metrics: names of metrics to choose by; None for the default.
-        choice: arguments of `Report.choose`.
-        notes: a sentence for each key without a counterpart.
-    """
+    """The settings of a comparison; `choice` has arguments of `Report.choose`, `notes` what is not used."""
 
     augmenters: dict[str, Factory] = field(default_factory=dict)
     top_k: int | None = None
@@ -90,10 +81,9 @@ def named_augmenters(names: tuple[str, ...]) -> dict[str, Factory]:
 
 
 def read_settings(path: str | Path) -> Settings:
-    """Read a file in AutoRAG's format: a `passage_augmenter` node alone, in a list, or in `node_lines`.
+    """Read a YAML file in AutoRAG's format: a `passage_augmenter` node alone, in a list, or in `node_lines`.
 
-    Args:
-        path: the YAML file. A list as a parameter of a module makes one system for each value.
+    A list as a parameter of a module makes one system for each value.
 
     Raises:
         ConfigurationError: not YAML, no such node, or an invalid value.
@@ -163,7 +153,7 @@ def _read_module(module: Any, settings: Settings) -> None:
             raise ConfigurationError(f"mode must be 'prev', 'next' or 'both', is {mode!r}")
         number = _positive(count, "num_passages")
         name = f"prev_next_augmenter num_passages={number} mode={mode}"
-        settings.augmenters[name] = _prev_next(number, _MODES[mode], "nodes")
+        settings.augmenters[name] = _factory(PrevNextNodePostprocessor, num_nodes=number, mode=_MODES[mode])
 
 
 def _values(value: Any) -> list[Any]:

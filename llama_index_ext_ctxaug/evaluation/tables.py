@@ -16,17 +16,11 @@ Records = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts for a reader.
-
-    Attributes:
-        columns: headings.
-        rows: cells; the first of a row is text, the others are numbers.
-        best: number of the row of the best system; None for no choice.
-    """
+    """A table for a reader: headings, and rows whose first cell is text and the others numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    best: int | None = None
+    best: int | None = None  # number of the row of the best system
 
     def to_terminal(self) -> str:
         """Format the table with aligned columns; only headings wrap, between words."""
