@@ -71,14 +71,19 @@ def embeddings(session: nox.Session) -> None:
 @nox.session
 def wheel(session: nox.Session) -> None:
     """Build the distributions, check them, and import the package from the wheel."""
-    session.install("build", "twine", "validate-pyproject[all]")
-    session.run("validate-pyproject", "pyproject.toml")
     built = Path(session.create_tmp()) / "dist"
-    session.run("python", "-m", "build", "--outdir", str(built))
-    session.run("twine", "check", "--strict", *map(str, built.iterdir()))
+    session.run(".ci/dist", "python", str(built), external=True)
     session.install(*map(str, built.glob("*.whl")))
     session.chdir(built)  # away from the source, so that the import meets the wheel
     session.run("python", "-c", "import llama_index_ext_ctxaug as p; print(p.__file__, p.__version__)")
+
+
+@nox.session(python="3.13")
+def extras(session: nox.Session) -> None:
+    """Install each extra alone and run a program that needs it; arguments name extras."""
+    built = Path(session.create_tmp()) / "dist"
+    session.run(".ci/dist", "python", str(built), external=True)
+    session.run("python", ".ci/extras.py", *map(str, built.glob("*.whl")), *session.posargs)
 
 
 @nox.session

@@ -50,7 +50,7 @@ from llama_index_ext_ctxaug.tools.failures import ReadingError
 from llama_index_ext_ctxaug.tools.read_around import ReadAroundToolSpec
 from llama_index_ext_ctxaug.tools.reading import Reading
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "PROVENANCE_KEY",

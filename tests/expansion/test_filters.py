@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from llama_index.core.schema import TextNode
-from llama_index.core.vector_stores import FilterCondition, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from llama_index_ext_ctxaug import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import ConfigurationError, PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.expansion.filters import node_filter
 from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
@@ -56,6 +57,48 @@ def test_conditions_and_nesting(filters: MetadataFilters, passing: set[tuple[str
     nodes = [TextNode(metadata={"tenant": tenant, "year": year}) for tenant, year in all_]
     assert {case for case, node in zip(all_, nodes, strict=True) if passes(node)} == passing
     assert not node_filter(both(TENANT))(TextNode())  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "passing", "refused"),
+    [
+        ("==", 5, [5], [None, 7]),
+        ("!=", 5, [None, 7], [5]),
+        (">", 5, [7], [None, 5]),
+        (">=", 5, [5, 7], [None, 4]),
+        ("<", 7, [5], [None, 7]),
+        ("<=", 7, [5, 7], [None, 8]),
+        ("in", [5, 6], [5], [None, 7]),
+        ("nin", [5, 6], [None, 7], [5]),
+        ("in", "Harbor", ["Harbor"], [None, "Harb"]),
+        ("any", ["a", "x"], [["a", "b"], "a"], [None, ["b"], "ab"]),
+        ("all", ["a", "b"], [["a", "b", "c"]], [None, ["a"], "ab"]),
+        ("contains", "b", [["a", "b"], "b"], [None, ["a"], "ab"]),
+        ("text_match", "arb", ["Harbor"], [None, "HARBOR", ""]),
+        ("text_match_insensitive", "arb", ["Harbor", "HARBOR"], [None, ""]),
+        ("is_empty", None, [None, "", []], ["a", ["a"], 0]),
+    ],
+)
+def test_operators(operator: str, value: Any, passing: list[Any], refused: list[Any]) -> None:
+    """Each operator decides the same with every llama-index-core; None is a missing key."""
+    if operator not in list(FilterOperator):
+        return
+    passes = node_filter(both(MetadataFilter(key="key", value=value, operator=operator)))
+    assert passes is not None
+    for found in (*passing, *refused):
+        node = TextNode(metadata={} if found is None else {"key": found})
+        assert passes(node) == (found in passing), found
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "found"), [("text_match", "a", ["a"]), (">", "5", 5), ("any", ["a"], 5)]
+)
+def test_what_cannot_be_compared(operator: str, value: Any, found: Any) -> None:
+    """Metadata of a type that the operator cannot compare raises an error that names key, node and value."""
+    passes = node_filter(both(MetadataFilter(key="key", value=value, operator=operator)))
+    assert passes is not None
+    with pytest.raises(ConfigurationError, match=rf"'key' of node 'n1', which is {re.escape(repr(found))}"):
+        passes(TextNode(id_="n1", metadata={"key": found}))
 
 
 def test_nested_filters_end_the_growth(postprocess: Any) -> None:
