@@ -36,7 +36,6 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index_ext_ctxaug import EmbeddingRescorePostprocessor
 
 T = TypeVar("T")
-PLAIN_SIZES = (64, 128, 256, 512)
 POOL = 100
 
 
@@ -79,6 +78,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--questions", type=int, default=250, help="maximum of each data set")
     parser.add_argument(
         "--rerank-questions", type=int, default=250, help="maximum for ways that embed what they added"
+    )
+    parser.add_argument(
+        "--plain-sizes",
+        nargs="*",
+        type=int,
+        default=[64, 128, 256, 512],
+        help="tokens of the chunks of plain top-k",
     )
     parser.add_argument(
         "--settings", action="store_true", help="compare parameters of one augmenter, not all augmenters"
@@ -125,9 +131,11 @@ def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]
         return result
 
     results = {
-        name: measured(name, way, search, few if way.reranked else every) for name, way in ways.items()
+        name: measured(name, way, search, few if way.reranked else every)
+        for name, way in ways.items()
+        if few or not way.reranked
     }
-    for size in PLAIN_SIZES:
+    for size in arguments.plain_sizes:
         if size != task.size and not arguments.settings:
             other = Search(corpus, asked, replace(task, size=size), encoder)
             name, plain = f"top-k, chunks of {size}", Ways(other.chunks, other.scorer).plain()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -139,7 +139,7 @@ async def _run_all(
     show_progress: bool,
 ) -> list[Row]:
     """Return the rows of all questions, in an order that does not depend on timing."""
-    kept = _whole(journal.rows, questions, bench.size) if journal else {}
+    kept = _whole(journal.rows, questions, len(bench.runs)) if journal else {}
     semaphore = asyncio.Semaphore(max_concurrency)
 
     async def run(question: Question) -> list[Row]:
@@ -183,6 +183,14 @@ def _whole(rows: Sequence[tuple[str, Row]], questions: Sequence[Question], size:
     }
 
 
+class Run(NamedTuple):
+    """A system within a budget, and its postprocessors there."""
+
+    system: System
+    budget: int | None
+    postprocessors: Sequence[BaseNodePostprocessor]
+
+
 @dataclass
 class Bench:
     """Everything that a question is run on; the attributes are the arguments of `acompare`."""
@@ -197,18 +205,16 @@ class Bench:
     answer_prompt: BasePromptTemplate | None = None
 
     def __post_init__(self) -> None:
-        runs = [(system, budget) for budget in (None, *self.budgets) for system in self.systems]
-        self._runs = [(system, budget, system.within(budget)) for system, budget in runs]
+        self.runs = [
+            Run(system, budget, system.within(budget))
+            for budget in (None, *self.budgets)
+            for system in self.systems
+        ]
         names = [metric.name for metric in self.metrics]
         settings = {"metrics": names, "budgets": list(self.budgets), "top_k": repr(self.top_k)}
         if self.llm:
             settings |= {"llm": self.llm.fingerprint, "prompt": repr(self.answer_prompt)}
         self.fingerprint = fingerprint(self.systems, **settings)
-
-    @property
-    def size(self) -> int:
-        """Number of rows of a question."""
-        return len(self._runs)
 
     async def warm_up(self) -> None:
         """Load the tokenizer, so that the first system is not timed with it."""
@@ -220,41 +226,25 @@ class Bench:
             pool = await self.retriever.aretrieve(QueryBundle(question.text))
         except Exception as error:  # a failing question is a record
             failed = f"retrieval failed: {error!r}"
-            return [self._row(question, system, budget, {}, [failed]) for system, budget, _ in self._runs]
-        rows = []
-        for system, budget, postprocessors in self._runs:
-            given = pool[: self._limit(system, budget)]
-            rows.append(
-                await self._run_system(
-                    question, system=system, budget=budget, postprocessors=postprocessors, hits=given
-                )
-            )
-        return rows
+            return [self._row(question, run, {}, [failed]) for run in self.runs]
+        return [await self._run_system(question, run, pool[: self._limit(run)]) for run in self.runs]
 
-    def _limit(self, system: System, budget: int | None) -> int | None:
+    def _limit(self, run: Run) -> int | None:
         """Return how many hits a system gets; the pass-through may fill a budget with all."""
-        if budget is not None and system.name == BASELINE:
+        if run.budget is not None and run.system.name == BASELINE:
             return None
-        return self.top_k.get(system.name) if isinstance(self.top_k, Mapping) else self.top_k
+        return self.top_k.get(run.system.name) if isinstance(self.top_k, Mapping) else self.top_k
 
-    async def _run_system(
-        self,
-        question: Question,
-        *,
-        system: System,
-        budget: int | None,
-        postprocessors: Sequence[BaseNodePostprocessor],
-        hits: Sequence[NodeWithScore],
-    ) -> Row:
+    async def _run_system(self, question: Question, run: Run, hits: Sequence[NodeWithScore]) -> Row:
         nodes, query = list(hits), QueryBundle(question.text)
         with self.counter.count() as tally:
             start = time.perf_counter()
             try:
-                for postprocessor in postprocessors:
+                for postprocessor in run.postprocessors:
                     nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query)
             except Exception as error:
-                logger.warning("%s failed at question %r: %r", system.name, question.id, error)
-                return self._row(question, system, budget, {}, [f"failed: {error!r}"])
+                logger.warning("%s failed at question %r: %r", run.system.name, question.id, error)
+                return self._row(question, run, {}, [f"failed: {error!r}"])
             seconds = time.perf_counter() - start
         outcome = Outcome(
             question,
@@ -262,13 +252,13 @@ class Bench:
             nodes,
             tokens=self._count(nodes),
             seconds=seconds,
-            reads=tally.reads if system.postprocessors else 0,
+            reads=tally.reads if run.system.postprocessors else 0,
             llm_calls=tally.llm_calls,
         )
         failed = await self._answer(outcome)
         scores, errors = await self._measure(outcome)
-        row = self._row(question, system, budget, scores, [*failed, *errors])
-        blocks = () if budget else tuple(blocks_of(nodes))
+        row = self._row(question, run, scores, [*failed, *errors])
+        blocks = () if run.budget else tuple(blocks_of(nodes))
         return replace(row, tokens=outcome.tokens, seconds=seconds, answer=outcome.answer, blocks=blocks)
 
     async def _answer(self, outcome: Outcome) -> list[str]:
@@ -307,12 +297,7 @@ class Bench:
         return len(self._tokenizer(text))
 
     def _row(
-        self,
-        question: Question,
-        system: System,
-        budget: int | None,
-        scores: dict[str, float | None],
-        errors: Sequence[str],
+        self, question: Question, run: Run, scores: dict[str, float | None], errors: Sequence[str]
     ) -> Row:
         full = {metric.name: scores.get(metric.name) for metric in self.metrics}
-        return Row(question.id, question.text, system.name, budget, full, errors=tuple(errors))
+        return Row(question.id, question.text, run.system.name, run.budget, full, errors=tuple(errors))

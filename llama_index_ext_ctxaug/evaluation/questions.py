@@ -23,6 +23,9 @@ _NAMES = {
     "document": ("document", "doc_id"),
 }
 
+Records = Iterator[tuple[int, Mapping[str, Any] | Exception]]
+"""Records of a file by line; an error in place of one that cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -91,8 +94,7 @@ def load_questions(
     known = _Documents(documents or {})
     for line, record in _records(path):
         try:
-            question = _question(record, line, known)
-            _refuse_known(question.id, seen)
+            question = _question(record, line, known, seen)
         except (ConfigurationError, ValueError) as error:
             problem = f"{path.name}, line {line}: {error}"
             if problems is None:
@@ -162,7 +164,7 @@ class _Documents:
         return ids[0]
 
 
-def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+def _records(path: Path) -> Records:
     readers = {".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -172,7 +174,7 @@ def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
     return reader(path)
 
 
-def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+def _jsonl(path: Path) -> Records:
     with path.open("rb") as file:
         for line, raw in enumerate(file, 1):
             if not raw.strip():
@@ -180,15 +182,13 @@ def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
             try:
                 record = json.loads(raw.decode("utf-8-sig"))
             except ValueError as error:
-                yield line, ConfigurationError(f"is not JSON in UTF-8 ({error})")
-                continue
-            if isinstance(record, dict):
-                yield line, record
-            else:
-                yield line, ConfigurationError('must be an object, such as {"question": "..."}')
+                record = ConfigurationError(f"is not JSON in UTF-8 ({error})")
+            if not isinstance(record, dict | Exception):
+                record = ConfigurationError('must be an object, such as {"question": "..."}')
+            yield line, record
 
 
-def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+def _csv(path: Path) -> Records:
     with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
         reader = csv.DictReader(file)
         before = 1
@@ -197,34 +197,30 @@ def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
             before = reader.line_num
 
 
-def _parquet(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | Exception]]:
+def _parquet(path: Path) -> Records:
     parquet = load_extra("pyarrow.parquet", "eval")
     try:
-        file = parquet.ParquetFile(path)
-        line = 0
-        for batch in file.iter_batches(batch_size=256):
-            for record in batch.to_pylist():
-                line += 1
-                yield line, record
+        batches = parquet.ParquetFile(path).iter_batches(batch_size=256)
+        yield from enumerate((record for batch in batches for record in batch.to_pylist()), 1)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{str(path)!r} is not a parquet file ({error})") from error
 
 
-def _refuse_known(id_: str, seen: Mapping[str, int]) -> None:
-    if id_ in seen:
-        raise ConfigurationError(f"the id {id_!r} is that of line {seen[id_]} too; ids must differ")
-
-
-def _question(record: Mapping[str, Any] | Exception, line: int, documents: _Documents) -> Question:
+def _question(
+    record: Mapping[str, Any] | Exception, line: int, documents: _Documents, seen: Mapping[str, int]
+) -> Question:
     if isinstance(record, Exception):
         raise record
     values = {name: _first(record, keys) for name, keys in _NAMES.items()}
     text = values["text"]
     if not isinstance(text, str) or not text.strip():
         raise ConfigurationError(f"has no question: the field 'question' is {text!r}")
+    id_ = str(line if values["id"] is None else values["id"])
+    if id_ in seen:
+        raise ConfigurationError(f"the id {id_!r} is that of line {seen[id_]} too; ids must differ")
     default = values["document"]
     return Question(
-        id=str(line) if values["id"] is None else str(values["id"]),
+        id=id_,
         text=text.strip(),
         expected_ids=_groups(values["expected_ids"]),
         evidence=tuple(_evidence(item, default, documents) for item in _items(values["evidence"])),
@@ -270,18 +266,14 @@ def _answers(value: Any) -> tuple[str, ...]:
 
 
 def _groups(value: Any) -> tuple[tuple[str, ...], ...]:
-    groups = []
-    for item in _items(value):
-        ids = item if isinstance(item, list | tuple) else [item]
-        group = tuple(str(id_) for id_ in ids if id_ is not None and str(id_).strip())
-        if group:
-            groups.append(group)
-    return tuple(groups)
+    groups = (item if isinstance(item, list | tuple) else [item] for item in _items(value))
+    known = (tuple(str(id_) for id_ in ids if id_ is not None and str(id_).strip()) for ids in groups)
+    return tuple(filter(None, known))
 
 
 def _evidence(item: Any, default: str | None, documents: _Documents) -> Evidence:
     if isinstance(item, str):
-        return _with_text(Evidence(item, documents.resolve(default)), documents)
+        item = {"text": item}
     if not isinstance(item, Mapping):
         raise ConfigurationError(f"evidence must be a text or an object with one, is {item!r}")
     document = documents.resolve(_first(item, _NAMES["document"]) or default)
