@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from llama_index.core import Document, StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -24,13 +25,18 @@ from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation.extras import load_extra
-from llama_index_ext_ctxaug.evaluation.files import READERS, read_file
 
 _PARALLEL_CHARACTERS = 2_000_000
 """Shorter corpora are split in this process: starting others takes longer."""
 
 _BATCH = 16
 """Documents that a process splits at a time."""
+
+_BLOCKS = {
+    *("address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset", "figcaption"),
+    *("figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav"),
+    *("ol", "p", "pre", "section", "table", "td", "th", "tr", "ul"),
+}
 
 
 @dataclass
@@ -64,7 +70,7 @@ def read_documents(
     documents = []
     for path in get_tqdm_iterable(paths, show_progress, "Reading documents"):
         try:
-            text = read_file(path)
+            text = READERS[path.suffix.lower()](path)
         except ConfigurationError:
             raise
         except Exception as error:  # the readers of PDF and DOCX raise errors of many kinds
@@ -72,17 +78,61 @@ def read_documents(
             continue
         if text.strip():
             name = path.relative_to(folder).as_posix()
-            hidden = {
-                "excluded_llm_metadata_keys": ["file_path"],
-                "excluded_embed_metadata_keys": ["file_path"],
-            }
-            documents.append(Document(id_=name, text=text, metadata={"file_path": name}, **hidden))
+            document = Document(id_=name, text=text, metadata={"file_path": name})
+            document.excluded_llm_metadata_keys.append("file_path")
+            document.excluded_embed_metadata_keys.append("file_path")
+            documents.append(document)
         else:
             problems.append(f"{str(path)!r} has no text and is left out")
     if not documents:
         more = f" {len(problems)} files cannot be read; the first: {problems[0]}" if problems else ""
         raise ConfigurationError(f"no text in {str(folder)!r}; it needs {', '.join(READERS)} files.{more}")
     return documents
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 ({error})") from error
+
+
+def _pdf(path: Path) -> str:
+    load_extra("pypdf", "readers")
+    return _by_reader("PDFReader", path, return_full_document=True)
+
+
+def _docx(path: Path) -> str:
+    load_extra("docx2txt", "readers")
+    return _by_reader("DocxReader", path)
+
+
+def _by_reader(name: str, path: Path, **options: Any) -> str:
+    reader = getattr(load_extra("llama_index.readers.file", "readers"), name)(**options)
+    return "\n\n".join(document.text for document in reader.load_data(path))
+
+
+def _html(path: Path) -> str:
+    """Return the text of a page; LlamaIndex's HTMLTagReader joins words of neighboring blocks."""
+    soup = load_extra("bs4", "readers").BeautifulSoup(path.read_bytes(), "html.parser")
+    body = soup.body or soup
+    for block in body.find_all(_BLOCKS):
+        block.insert_before("\n")
+        block.insert_after("\n")
+    lines = [" ".join(line.split()) for line in body.get_text().splitlines()]
+    return "\n".join(line for line in lines if line)
+
+
+READERS = {
+    ".txt": _text,
+    ".md": _text,
+    ".rst": _text,
+    ".pdf": _pdf,
+    ".html": _html,
+    ".htm": _html,
+    ".docx": _docx,
+}
+"""Readers by the suffix of the file."""
 
 
 def build_corpus(

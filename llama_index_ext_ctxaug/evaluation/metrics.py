@@ -9,8 +9,7 @@ from llama_index.core.llms import LLM
 
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation.answer_metrics import AnswerExact, AnswerF1, judges
-from llama_index_ext_ctxaug.evaluation.matching import repeated, words
-from llama_index_ext_ctxaug.evaluation.outcome import FunctionMetric, Metric, Outcome
+from llama_index_ext_ctxaug.evaluation.outcome import FunctionMetric, Metric, Outcome, repeated, words
 from llama_index_ext_ctxaug.evaluation.questions import Question
 from llama_index_ext_ctxaug.evaluation.ranking import RANK_METRICS
 

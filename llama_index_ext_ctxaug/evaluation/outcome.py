@@ -1,7 +1,8 @@
-"""The outcome of one system at one question, and the base class of metrics."""
+"""The outcome of one system at one question, matched in words, and the base class of metrics."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,15 @@ from functools import cached_property
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from llama_index_ext_ctxaug import read_provenance
-from llama_index_ext_ctxaug.evaluation.matching import found, words
 from llama_index_ext_ctxaug.evaluation.questions import Evidence, Question
 
 _DOCUMENT_KEYS = ("file_path", "file_name", "file", "doc_id", "source")
+
+RUN = 6
+"""Length of a run that counts, in words; a shorter text must be found whole."""
+
+_NO_SPACES = r"\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(rf"(?=\w)[{_NO_SPACES}]|[^\W{_NO_SPACES}]+")
 
 
 @dataclass
@@ -81,6 +87,37 @@ def _may_be_of(node: BaseNode, document: str) -> bool:
     names = [node.ref_doc_id, *(node.metadata.get(key) for key in _DOCUMENT_KEYS)]
     known = [str(name) for name in names if name is not None]
     return not known or document in known
+
+
+def words(text: str) -> list[str]:
+    """Return the casefolded words of a text; in scripts without spaces each letter is one."""
+    return _WORD.findall(text.casefold())
+
+
+def found(wanted: Sequence[str], text: Sequence[str]) -> int:
+    """Count the words of `wanted`, each once, that the text holds as part of a run of `RUN` words."""
+    size = min(RUN, len(wanted))
+    if size == 0:
+        return 0
+    runs = {tuple(text[start : start + size]) for start in range(len(text) - size + 1)}
+    count = reached = 0
+    for start in range(len(wanted) - size + 1):
+        if tuple(wanted[start : start + size]) in runs:
+            count += start + size - max(reached, start)
+            reached = start + size
+    return count
+
+
+def repeated(text: Sequence[str]) -> int:
+    """Count the words of a text that belong to a run of `RUN` words it held before."""
+    seen: dict[tuple[str, ...], int] = {}
+    count = reached = 0
+    for start in range(len(text) - RUN + 1):
+        first = seen.setdefault(tuple(text[start : start + RUN]), start)
+        if first + RUN <= start:
+            count += start + RUN - max(reached, start)
+            reached = start + RUN
+    return count
 
 
 class Metric(ABC):

@@ -16,9 +16,8 @@ from llama_index_ext_ctxaug.evaluation.choice import Candidate, Choice, Strategy
 from llama_index_ext_ctxaug.evaluation.escaping import for_markdown, for_terminal
 from llama_index_ext_ctxaug.evaluation.outcome import Metric
 from llama_index_ext_ctxaug.evaluation.page import in_notebook, render
-from llama_index_ext_ctxaug.evaluation.report_page import gains_of, page_values
+from llama_index_ext_ctxaug.evaluation.report_page import Section, gains_of, page_values, within
 from llama_index_ext_ctxaug.evaluation.rows import Row
-from llama_index_ext_ctxaug.evaluation.sections import Section, within
 from llama_index_ext_ctxaug.evaluation.systems import BASELINE, System
 
 logger = logging.getLogger(__name__)

@@ -162,11 +162,34 @@ def test_evidence_of_its_document() -> None:
     assert EvidenceRecall().score(outcome(question, node("a", TEXT))) == 1
 
 
-def test_chinese_evidence() -> None:
-    """In a script without spaces each character counts as a word."""
-    question = Question("q", "?", evidence=(Evidence("今天天气很好我们去"),))
-    result = outcome(question, node("a", "昨天下雨。今天天气很好，我"))
-    assert EvidenceRecall().score(result) == pytest.approx(7 / 9)
+@pytest.mark.parametrize(
+    ("evidence", "answer", "text", "recall", "precision", "whole", "found", "again"),
+    [
+        ("今天天气很好我们去", "天气", "昨天下雨。今天天气很好，我", 7 / 9, 7 / 11, 0, 1, 0),
+        ("今天天气很好", "明天", "今天天气很好。今天天气很好。", 6 / 6, 6 / 12, 1, 0, 6 / 12),
+        ("東京タワーは高い", "タワー", "あの東京タワーは高い。", 8 / 8, 8 / 10, 1, 1, 0),
+        ("東京タワーは高い塔", "京都", "東京タワーは赤い塔", 6 / 9, 6 / 9, 0, 0, 0),
+        ("서울은 큰 도시다", "도시", "오늘 서울은 큰 도시다!", 7 / 7, 7 / 9, 1, 1, 0),
+        ("Größe und Straße der alten Stadt", "straße", "GRÖSSE UND STRASSE der alten Stadt", 1, 1, 1, 1, 0),
+    ],
+)
+def test_languages(
+    evidence: str,
+    answer: str,
+    text: str,
+    recall: float,
+    precision: float,
+    whole: float,
+    found: float,
+    again: float,
+) -> None:
+    """In a script without spaces each character counts as a word; case is folded in all others."""
+    result = outcome(Question("q", "?", evidence=(Evidence(evidence),), answers=(answer,)), node("a", text))
+    assert EvidenceRecall().score(result) == pytest.approx(recall)
+    assert EvidencePrecision().score(result) == pytest.approx(precision)
+    assert EvidenceWhole().score(result) == whole
+    assert AnswerFound().score(result) == found
+    assert Repeated().score(result) == pytest.approx(again)
 
 
 def test_repeated() -> None:
