@@ -52,7 +52,7 @@ _POOL_FACTOR = 4
 """Factor by which more hits are retrieved than augmenters get, for the pass-through within a budget."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__)
 def ctxaug() -> None:
     """Find the context augmenter that helps on your data."""
@@ -83,11 +83,7 @@ def check_command(*, folder: Path) -> None:
 @click.option("--config", type=PATH, help="A YAML file in AutoRAG's format.")
 @augmenters_option
 @click.option(
-    "--budget",
-    "budgets",
-    multiple=True,
-    type=click.IntRange(min=1),
-    help="Compare within this many tokens too.",
+    "--budget", "budgets", multiple=True, type=click.IntRange(min=1), help="Tokens to compare within."
 )
 @top_k_option
 @model_option
@@ -187,9 +183,7 @@ def show_command(
 @ctxaug.command("questions")
 @with_source
 @llm_options(required=True)
-@click.option(
-    "--count", type=click.IntRange(min=1), default=40, show_default=True, help="Passages to draft from."
-)
+@click.option("--count", type=click.IntRange(min=1), default=40, help="Passages to draft from.")
 @click.option("--out", required=True, type=PATH, help="A .jsonl file for the questions.")
 def questions_command(*, source: Source, llm_name: str, llm_url: str | None, count: int, out: Path) -> None:
     """Draft questions with evidence and answers over your own texts.
@@ -211,17 +205,11 @@ def questions_command(*, source: Source, llm_name: str, llm_url: str | None, cou
 @with_source
 @top_k_option
 @model_option
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=32),
-    default=800,
-    show_default=True,
-    help="Maximum tokens of one answer.",
-)
+@click.option("--max-tokens", type=click.IntRange(min=32), default=800, help="Maximum tokens of one answer.")
 @click.option(
     "--http", "port", type=click.IntRange(1, 65535), help="Serve over HTTP on this port instead of stdio."
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the HTTP server.")
+@click.option("--host", default="127.0.0.1", help="Address of the HTTP server.")
 def mcp_command(
     *, source: Source, top_k: int | None, model: Path | None, max_tokens: int, port: int | None, host: str
 ) -> None:

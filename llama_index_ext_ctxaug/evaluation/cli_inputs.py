@@ -38,20 +38,8 @@ _source_options = (
     click.option(
         "--docs", required=True, type=PATH, help="Folder of .txt, .md, .rst, .pdf, .html and .docx files."
     ),
-    click.option(
-        "--chunk-size",
-        type=click.IntRange(min=1),
-        default=256,
-        show_default=True,
-        help="Maximum tokens of a chunk.",
-    ),
-    click.option(
-        "--chunk-overlap",
-        type=click.IntRange(min=0),
-        default=20,
-        show_default=True,
-        help="Tokens that chunks share.",
-    ),
+    click.option("--chunk-size", type=click.IntRange(min=1), default=256, help="Maximum tokens of a chunk."),
+    click.option("--chunk-overlap", type=click.IntRange(min=0), default=20, help="Tokens that chunks share."),
     click.option("--cache", type=PATH, help="Folder that keeps the index and replies for later runs."),
 )
 
