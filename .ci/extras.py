@@ -5,6 +5,8 @@ Usage: python .ci/extras.py WHEEL [EXTRA ...]. Takes minutes: `huggingface`, `ra
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -117,10 +119,12 @@ def check(wheel: Path, extra: str) -> None:
         extra: the name of the extra.
     """
     with tempfile.TemporaryDirectory() as work:
-        venv.create(Path(work, "venv"), with_pip=True)
         python = Path(work, "venv/bin/python")
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        subprocess.run([*install, f"{wheel}[{extra}]", *COMPANIONS.get(extra, ())], check=True)
+        uv = shutil.which("uv")  # several times as fast
+        venv.create(Path(work, "venv"), with_pip=not uv)
+        install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+        packages = [f"{wheel}[{extra}]", *COMPANIONS.get(extra, ())]
+        subprocess.run([*install, "-q", *packages], check=True, env={**os.environ, "UV_LINK_MODE": "copy"})
         program = PROGRAMS[extra]
         if isinstance(program, str):
             code, program = _KIT + program, Path(work, "program.py")

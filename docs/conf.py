@@ -2,6 +2,12 @@
 
 import re
 from importlib.metadata import version as installed_version
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+
+from sphinx.util.docutils import SphinxDirective
+
+import llama_index_ext_ctxaug as package
 
 project = "llama-index-ext-ctxaug"
 author = "The llama-index-ext-ctxaug authors"
@@ -20,7 +26,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "separated"
 autodoc_default_options = {"members": True, "show-inheritance": True}
-suppress_warnings = ["myst.xref_missing"]  # links from included files to files outside of the site
 
 _FENCE = re.compile(r"^(\s*)```(\w*)\s*$")
 _LITERAL = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -45,7 +50,57 @@ def skip_tuple_fields(app, what, name, obj, skip, options):
     return True if type(obj).__name__ == "_tuplegetter" else None
 
 
+class Parameters(SphinxDirective):
+    """A table of the parameters that a class adds to those of every augmenter, made from its fields."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Return the table, parsed from Markdown."""
+        fields = getattr(package, self.arguments[0]).model_fields
+        common = package.ContextAugmenter.model_fields
+        rows = ["| parameter | meaning | default |", "|---|---|---|"]
+        for name, field in fields.items():
+            if name in common and field.default == common[name].default:
+                continue
+            value = "required" if field.is_required() else f"`{field.default!r}`"
+            if name.endswith("_tmpl") or field.default_factory:
+                value = "see the class"
+            rows.append(f"| `{name}` | {field.description} | {value} |")
+        return self.parse_text_to_nodes("\n".join(rows))
+
+
+_INCLUDE = re.compile(r"^```{include} \.\./([\w.-]+)\n```$", re.MULTILINE)
+_FILE_LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s#]+)((?:#[^)\s]*)?)\)")
+_REPOSITORY = "https://github.com/llama-index-ext/llama-index-ext-ctxaug/blob/main/"
+
+
+def link_files(app, docname, source):
+    """Include the papers of the project, and turn links to other files into links to the repository."""
+    docs = Path(app.srcdir)
+    folder = PurePosixPath("docs", docname).parent
+
+    def include(match):
+        nonlocal folder
+        folder = PurePosixPath()
+        return (docs.parent / match[1]).read_text("utf-8")
+
+    def link(match):
+        target = PurePosixPath(normpath(folder / match[1]))
+        if target.suffix == ".png":
+            return match[0]
+        if target.parts[0] == "docs" and target.suffix == ".md":
+            return f"](/{target.relative_to('docs')}{match[2]})"
+        if (paper := docs / f"{target.stem.lower()}.md").exists() and len(target.parts) == 1:
+            return f"](/{paper.name}{match[2]})"
+        return f"]({_REPOSITORY}{target}{match[2]})"
+
+    source[0] = _FILE_LINK.sub(link, _INCLUDE.sub(include, source[0]))
+
+
 def setup(app):
     """Connect the conversion before that of Google's docstrings."""
+    app.add_directive("parameters", Parameters)
+    app.connect("source-read", link_files)
     app.connect("autodoc-skip-member", skip_tuple_fields)
     app.connect("autodoc-process-docstring", docstring_to_rst, priority=100)
