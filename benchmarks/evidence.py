@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -89,7 +90,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--settings", action="store_true", help="compare parameters of one augmenter, not all augmenters"
     )
-    parser.add_argument("--only", default="", help="only ways with this in their name, beside top-k")
+    parser.add_argument("--only", default="", help="only ways whose name has this pattern, beside top-k")
     parser.add_argument("--split", choices=["eval", "tune"], default="eval", help="which questions to ask")
     parser.add_argument("--results", type=Path, help="a folder that keeps results, for runs of the same code")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a set and a retriever")
@@ -117,7 +118,7 @@ def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]
     every = range(len(asked))
     search = Search(corpus, asked, task, encoder)
     ways = (setting_ways if arguments.settings else all_ways)(search.chunks, search.scorer)
-    ways = {name: way for name, way in ways.items() if name == "top-k" or arguments.only in name}
+    ways = {name: way for name, way in ways.items() if name == "top-k" or re.search(arguments.only, name)}
 
     def measured(name: str, way: Way, search: Search, places: Sequence[int]) -> Result:
         kind = f"{corpus.name}-{task.retriever}-{task.size}-{arguments.split}-{len(asked)}-{len(places)}"

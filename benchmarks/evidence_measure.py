@@ -14,8 +14,6 @@ from llama_index.core import set_global_tokenizer
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_ext_ctxaug.budget.fit import NODE_SEPARATOR
-
 BUDGETS = (250, 500, 1000, 2000, 4000)
 MIDDLE = 1000
 TIMED = 3
@@ -143,7 +141,7 @@ class Calls:
     def within(self, budget: int) -> tuple[Output, int]:
         """Return the output for a budget, and the tokens of its text."""
         nodes = self.way.call(self.pool, self.text, budget)
-        joined = NODE_SEPARATOR.join(text_of(hit) for hit in nodes)
+        joined = "\n\n".join(text_of(hit) for hit in nodes)
         return self._describe(nodes), len(_real_tokenizer(joined))
 
     def _describe(self, nodes: list[NodeWithScore]) -> Output:

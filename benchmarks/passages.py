@@ -1,4 +1,4 @@
-"""Passages: what joining costs, how the cost grows, and the tokens it saves against separate nodes.
+"""Passages: what they cost, how the cost grows, and the tokens they save against separate nodes.
 
     python benchmarks/passages.py [--out benchmarks/results/passages.md]
 
@@ -22,13 +22,10 @@ from llama_index.core import Document
 from llama_index.core import __version__ as core_version
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import PrevNextNodePostprocessor as UpstreamPostprocessor
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_ext_ctxaug import PrevNextNodePostprocessor
-from llama_index_ext_ctxaug.budget.fit import final_text
-from llama_index_ext_ctxaug.passages.joining import join_texts
-from llama_index_ext_ctxaug.passages.offsets import TextChunk
 from llama_index_ext_ctxaug.testing import docstore_of, hits
 
 RUNS = 5
@@ -39,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Passages: cost, growth, tokens saved.")
     parser.add_argument("--out", type=Path, help="also write the tables to this file")
     out: Path | None = parser.parse_args().out
-    report = "\n".join([*heading(), "", *joining(), "", *pipeline(), "", *tokens(), "", *slices(), ""])
+    report = "\n".join([*heading(), "", *pipeline(), "", *tokens(), "", *slices(), ""])
     print(report)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -56,30 +53,6 @@ def heading() -> list[str]:
     ]
 
 
-def joining() -> list[str]:
-    """Cost of joining one long text, by number of chunks and by what is known of them."""
-    lines = [
-        "## Joining text",
-        "",
-        "All chunks of one text (SentenceSplitter, 128 tokens, 25 overlapping) joined into one.",
-        "",
-        "| chunks | ms for 1,000, offsets | ms for 1,000, offsets and document | ms for 1,000, no offsets |",
-        "|---|---|---|---|",
-    ]
-    text, nodes = long_document()
-    for count in (250, 500, 1000, 2000, 4000):
-        chunks = [TextChunk(n.text, n.start_char_idx, n.end_char_idx, "d") for n in nodes[:count]]
-        bare = [node.text for node in nodes[:count]]
-        times = [
-            best(lambda chunks=chunks: join_texts(chunks)),
-            best(lambda chunks=chunks: join_texts(chunks, texts={"d": text})),
-            best(lambda bare=bare: join_texts(bare)),
-        ]
-        cells = " | ".join(f"{1e6 * seconds / count:.1f}" for seconds in times)
-        lines.append(f"| {count} | {cells} |")
-    return lines
-
-
 def pipeline() -> list[str]:
     """Cost of a call with passages against one with separate nodes."""
     lines = [
@@ -92,7 +65,7 @@ def pipeline() -> list[str]:
         "| hits | chunks | ms, nodes | ms, passages | for 1,000 chunks | ms, with budget | ms, count |",
         "|---|---|---|---|---|---|---|",
     ]
-    _, nodes = long_document()
+    nodes = long_document()
     store = docstore_of(nodes)
     for count in (10, 20, 40, 80, 160):
         found = hits(nodes, random.Random(count).sample(range(len(nodes)), count))
@@ -192,12 +165,17 @@ def all_topics(size: int, overlap: int) -> tuple[list[TextNode], list[Document]]
     return splitter.get_nodes_from_documents(documents), documents
 
 
-def long_document() -> tuple[str, list[TextNode]]:
-    """One document of more than 4,000 chunks, without repetition, and the first 4,000 of its chunks."""
+def long_document() -> list[TextNode]:
+    """The first 4,000 chunks of one document, without repetition."""
     parts = [f"Part {n}.\n\n{text}" for n in range(5) for text in topics.values()]
     text = "\n\n".join(parts)
     splitter = SentenceSplitter(chunk_size=128, chunk_overlap=25)
-    return text, splitter.get_nodes_from_documents([Document(text=text, id_="d")])[:4000]
+    return splitter.get_nodes_from_documents([Document(text=text, id_="d")])[:4000]
+
+
+def final_text(result: list[NodeWithScore]) -> str:
+    """The nodes' texts as a response synthesizer joins them."""
+    return "\n\n".join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in result)
 
 
 def best(call: Callable[[], object]) -> float:
