@@ -60,6 +60,7 @@ class Report:
         self._rules: dict[str, Any] = {}
         self._metrics: list[str] | None = None
         self._budget: int | None = None
+        self._choices: dict[int | None, Choice] = {}  # by the rules of the last `choose`
 
     @cached_property
     def budgets(self) -> list[int | None]:
@@ -107,14 +108,15 @@ class Report:
         Raises:
             ConfigurationError: an unknown metric or budget, or no system has a score.
         """
-        before = self._rules, self._metrics, self._budget
+        before = self._rules, self._metrics, self._budget, self._choices
         thresholds = {"speed_threshold": speed_threshold, "token_threshold": token_threshold}
         self._rules = {"strategy": strategy, **thresholds}
         self._metrics, self._budget = None if metrics is None else list(metrics), budget
+        self._choices = {}
         try:
             return self.choice
         except ConfigurationError:
-            self._rules, self._metrics, self._budget = before
+            self._rules, self._metrics, self._budget, self._choices = before
             raise
 
     def choice_within(self, budget: int | None) -> Choice:
@@ -123,6 +125,8 @@ class Report:
         Raises:
             ConfigurationError: an unknown metric or budget, or no system has a score.
         """
+        if budget in self._choices:
+            return self._choices[budget]
         names = self.choice_metrics
         known = {metric.name for metric in self.metrics}
         unknown = [name for name in names if name not in known]
@@ -133,7 +137,8 @@ class Report:
         if budget not in self.budgets:
             raise ConfigurationError(f"choose: budget {budget!r} was not run; run were {self.budgets!r}")
         candidates = [self._candidate(system.name, budget, names) for system in self.systems]
-        return choose(candidates, BASELINE, weigh_tokens=budget is None, **self._rules)
+        choice = choose(candidates, BASELINE, weigh_tokens=budget is None, **self._rules)
+        return self._choices.setdefault(budget, choice)
 
     def summary(self) -> list[dict[str, object]]:
         """Return the mean of each metric over the questions that have it, for each system and budget."""

@@ -7,6 +7,7 @@ import html
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llama_index.core import Document
@@ -18,6 +19,7 @@ from test_compare import ByNumber, following, questions
 from llama_index_ext_ctxaug import AutoMergingPostprocessor, ConfigurationError, PrevNextNodePostprocessor
 from llama_index_ext_ctxaug.evaluation import (
     BASELINE,
+    Choice,
     ContextMap,
     Evidence,
     EvidenceRecall,
@@ -26,6 +28,7 @@ from llama_index_ext_ctxaug.evaluation import (
     Report,
     RetrievalRecall,
     Tokens,
+    choose,
     compare,
     explain,
 )
@@ -223,6 +226,24 @@ def test_choose_refuses_what_was_not_run() -> None:
         report.choose(["recall"])
     with pytest.raises(ConfigurationError, match=r"budget 5 was not run"):
         report.choose(budget=5)
+
+
+def test_each_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables, page and best system share one choice for each budget, until `choose` gives other rules."""
+    report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60, 90])
+    made: list[bool] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Choice:
+        made.append(kwargs["weigh_tokens"])
+        return choose(*args, **kwargs)
+
+    monkeypatch.setattr("llama_index_ext_ctxaug.evaluation.report.choose", counted)
+    for _ in range(2):
+        report.to_html(), report.to_markdown(), str(report), report.best
+    assert sorted(made) == [False, False, True]
+    report.choose(["tokens"], budget=60)
+    assert (report.choice.winner, report.choice_within(90).winner) == (BASELINE, BASELINE)
+    assert len(made) == 5
 
 
 def test_nothing_to_measure_by() -> None:
