@@ -56,6 +56,8 @@ class Writer:
         """Return the nodes of the output: one for each chunk in reading order, or one for each passage."""
         if self.options.output == "nodes":
             chunks = [chunk for passage in passages for chunk in passage.chunks]
+            if self._drafts is None:
+                return list(map(self.emit, chunks))
             return [self._node(Run([chunk], [False])) for chunk in chunks]
         return [self._node(part) for run in self._runs(passages) for part in self._split(run)]
 

@@ -120,7 +120,7 @@ class Expansion:
         """Return the chunks in reading order, adjacent ones joined."""
         chunks = list(self.chunks.items())
         if self._joined is None or self._joined[0] != chunks:
-            self._joined = (chunks, join(self.chunks, self._edges()))
+            self._joined = (chunks, join(self.chunks, *self._edges()))
         return list(self._joined[1])
 
     def _reached(self, walks: Sequence[Walk]) -> dict[str, tuple[int, list[str]]]:
@@ -196,26 +196,26 @@ class Expansion:
             elif chunk.stopped_next in (None, "count"):
                 chunk.stopped_next = one.stopped
 
-    def _edges(self) -> Iterator[Edge]:
-        """Yield the edges that links state, that walks found, and that loaded nodes give besides."""
-        chunks, links = self.chunks, self.links
-        known = {id_: links.relations(chunk.node) for id_, chunk in chunks.items()}
-        stated: list[Edge] = []
+    def _edges(self) -> tuple[list[Edge], list[Edge]]:
+        """Return the edges that both nodes state, and those of one node, of walks, and of loaded nodes."""
+        links = self.links
+        known = {id_: links.relations(chunk.node) for id_, chunk in self.chunks.items()}
+        agreed: list[Edge] = []
+        claimed: list[Edge] = []
+        ends: list[str] = []
         for id_, own in known.items():
-            if own.previous in known and known[own.previous].document == own.document:
-                stated.append((own.previous, id_))
-            if own.next in known and known[own.next].document == own.document:
-                stated.append((id_, own.next))
-        yield from stated
-        followed, preceded = {edge[0] for edge in stated}, {edge[1] for edge in stated}
-        for edge in self._repaired.difference(stated):
-            if edge[0] in chunks and edge[1] in chunks:
-                yield edge
-                followed.add(edge[0])
-                preceded.add(edge[1])
-        for id_, own in known.items():
-            if id_ in followed or own.next is not None:
-                continue
-            beside = links.beside_loaded(chunks[id_].node, "next")
-            if beside in known and beside not in preceded and known[beside].document == own.document:
-                yield (id_, beside)
+            if own.next is None:
+                ends.append(id_)
+            elif (after := known.get(own.next)) is not None and after.document == own.document:
+                (agreed if after.previous == id_ else claimed).append((id_, own.next))
+            before = None if own.previous is None else known.get(own.previous)
+            if before is not None and before.next != id_ and before.document == own.document:
+                claimed.append((own.previous or "", id_))
+        claimed.extend(self._repaired.difference(agreed, claimed))
+        edges = (*agreed, *claimed) if ends else ()
+        followed, preceded = {edge[0] for edge in edges}, {edge[1] for edge in edges}
+        for id_ in ends:
+            beside = None if id_ in followed else links.beside_loaded(self.chunks[id_].node, "next")
+            if beside in known and beside not in preceded and known[beside].document == known[id_].document:
+                claimed.append((id_, beside))
+        return agreed, claimed

@@ -36,7 +36,10 @@ class Chains:
             edges: equally well founded edges. Of those that would close a ring the last is left out.
         """
         first_of, last_of = self._first_of, self._last_of
-        for before, after in _undisputed([edge for edge in dict.fromkeys(edges) if self.is_free(edge)]):
+        free = [edge for edge in dict.fromkeys(edges) if edge[0] != edge[1]]
+        if self.followers or self.closed_ends or self.closed_starts:
+            free = [*filter(self.is_free, free)]
+        for before, after in _undisputed(free):
             first, last = first_of.get(before, before), last_of.get(after, after)
             if first == after:
                 self.has_ring = True
@@ -68,35 +71,37 @@ class Chains:
             current = self.followers.get(current)
 
 
-def join(chunks: Mapping[str, Chunk], edges: Iterable[Edge]) -> list[Passage]:
+def join(chunks: Mapping[str, Chunk], agreed: Iterable[Edge], claimed: Iterable[Edge]) -> list[Passage]:
     """Order chunks and join those that follow one another; the order of the edges does not matter.
 
-    A link that both nodes state counts before a link that one of them states. Links of equal weight that
-    compete for a place join nothing. A ring opens before its best-ranked chunk.
+    Edges of equal weight that compete for a place join nothing. A ring opens before its best-ranked chunk.
 
     Args:
         chunks: all chunks of the output by node id.
-        edges: stated adjacencies, twice where both nodes state one. Edges to other nodes are ignored.
+        agreed: adjacencies that both nodes state; they count first. Edges to other nodes are ignored.
+        claimed: adjacencies that have one source.
 
     Returns:
         The passages by rank; each chunk is in exactly one of them.
     """
-    stated = Counter(edge for edge in edges if edge[0] in chunks and edge[1] in chunks)
-    chains = _chains(stated, stated)
+    weights = [
+        [edge for edge in edges if edge[0] in chunks and edge[1] in chunks] for edges in (agreed, claimed)
+    ]
+    chains = _chains(weights)
     if chains.has_ring:  # which edge is left out depends on the order of the edges
         by_rank = sorted(chunks, key=lambda id_: (chunks[id_].role == "neighbor", chunks[id_].rank))
         place = {id_: number for number, id_ in enumerate(by_rank)}
-        chains = _chains(sorted(stated, key=lambda edge: place[edge[1]], reverse=True), stated)
+        chains = _chains(sorted(edges, key=lambda edge: place[edge[1]], reverse=True) for edges in weights)
     starts = (id_ for id_ in chunks if id_ not in chains.preceding)
     passages = [Passage([chunks[id_] for id_ in chains.chain(start)]) for start in starts]
     passages.sort(key=lambda passage: passage.rank)
     return passages
 
 
-def _chains(edges: Iterable[Edge], stated: Mapping[Edge, int]) -> Chains:
+def _chains(weights: Iterable[Iterable[Edge]]) -> Chains:
     chains = Chains()
-    chains.take(edge for edge in edges if stated[edge] > 1)
-    chains.take(edge for edge in edges if stated[edge] == 1)
+    for edges in weights:
+        chains.take(edges)
     return chains
 
 
