@@ -20,6 +20,8 @@ NUMBERINGS = (
     ["一", "二", "三", "四", "五", "六"],
 )
 MIXED = (["A", "B", "C", "i", "ii", "1"], ["i", "ii", "1", "2", "3", "4"])
+OWNERS = ("tenant", "userId", "mandant")
+"""Metadata keys of the tenant; of the last nothing says that it names an owner."""
 
 
 @dataclass
@@ -31,12 +33,18 @@ class File:
         pages: ids of the leaves of each document in reading order, the documents in reading order.
         stored: its nodes in the order of insertion.
         is_shown: True if something that all of its nodes carry shows the whole order.
+        owner: the metadata key under which its nodes name the tenant.
     """
 
     tenant: str
     pages: list[list[str]]
     stored: list[BaseNode]
     is_shown: bool
+    owner: str = "tenant"
+
+    def order(self, hit_id: str, key: object) -> list[str]:
+        """The leaves of the document of a hit in reading order; pages are documents without a key."""
+        return [id_ for page in self.pages if hit_id in page or key is not None for id_ in page]
 
 
 def _link(node: BaseNode, relationship: NodeRelationship, id_: str) -> None:
@@ -135,30 +143,37 @@ def _hierarchy(draw: st.DrawFn, tenant: str, source: str) -> File:
     return File(tenant, [[leaf.node_id for leaf in leaves]], list(stored), is_shown=True)
 
 
-def _pages(draw: st.DrawFn, tenant: str, labels: Sequence[str]) -> File:
-    labels = labels[: draw(st.integers(1, 6))]
+def _pages(draw: st.DrawFn, tenant: str, labels: Sequence[str], owner: str) -> File:
     as_nodes = draw(st.booleans())
     pages: list[list[BaseNode]] = []
     for label in labels:
         source = f"{tenant}-page-{label}"
-        metadata = {"tenant": tenant, "file_name": "README.md", "page_label": label}
+        metadata = {owner: tenant, "file_name": "README.md", "page_label": label}
         if as_nodes:
             pages.append([Document(id_=source, text=f"Page {label} of {tenant}.", metadata=metadata)])
             continue
         chunks = _chunks(draw, source, draw(st.integers(1, 3)), metadata)
         _take_away(draw, chunks, {draw(st.sampled_from(EVIDENCE))})
         pages.append(list(chunks))
-    is_shown = labels in [numbering[: len(labels)] for numbering in NUMBERINGS]
+    is_shown = any(set(labels) <= set(numbering) for numbering in NUMBERINGS)
     stored = list(draw(st.permutations(pages))) if is_shown else pages
     ids = [[node.node_id for node in page] for page in pages]
-    return File(tenant, ids, [node for page in stored for node in page], is_shown)
+    return File(tenant, ids, [node for page in stored for node in page], is_shown, owner)
 
 
 @st.composite
 def corpora(draw: st.DrawFn) -> list[File]:
-    """Plain documents, hierarchies, and a file of pages that each of two tenants may have."""
+    """Plain documents, hierarchies, and a file of pages that each of two tenants may have.
+
+    The page labels of the two tenants may be the same or have none in common.
+    """
     labels = draw(st.sampled_from([*NUMBERINGS, *MIXED]))
-    files = [_pages(draw, tenant, labels) for tenant in draw(st.sets(st.sampled_from("ab")))]
+    owner, cut = draw(st.sampled_from(OWNERS)), draw(st.integers(1, 5))
+    parts = draw(st.sampled_from([(labels[:cut], labels[:cut]), (labels[:cut], labels[cut:])]))
+    files = [
+        _pages(draw, tenant, parts["ab".index(tenant)], owner)
+        for tenant in draw(st.sets(st.sampled_from("ab")))
+    ]
     for number in range(draw(st.integers(0 if files else 1, 2))):
         make = draw(st.sampled_from([_plain, _hierarchy]))
         files.append(make(draw, draw(st.sampled_from("ab")), f"doc{number}"))

@@ -79,18 +79,22 @@ def _sharing(numbers: Sequence[int], passages: Sequence[Passage], texts: ChunkTe
 
 def _by_document(passages: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
     """Return the passages of each document in reading order; documents by rank."""
-    groups: dict[Any, list[Passage]] = {}
+    documents: dict[Any, list[Passage]] = {}
     for passage in passages:
         document = texts.expansion.links.document(passage.chunks[0].node)
-        groups.setdefault(document, []).append(passage)
-    return [_in_order(group, texts) for group in groups.values()]
+        documents.setdefault(document, []).append(passage)
+    groups = [group for document in documents.values() for group in _in_order(document, texts)]
+    return sorted(groups, key=lambda group: min(passage.rank for passage in group))
 
 
-def _in_order(group: Sequence[Passage], texts: ChunkTexts) -> list[Passage]:
-    """Return the passages of one document in reading order, page by page; by rank where it is unknown."""
+def _in_order(document: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
+    """Return the passages of one document in reading order, page by page; by rank where it is unknown.
+
+    Pages that are kept apart are a group each.
+    """
     links = texts.expansion.links
     sources: dict[str | None, list[Passage]] = {}
-    for passage in group:
+    for passage in document:
         sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
     for same_source in sources.values():
         places = {id(passage): _place(passage.chunks[0], texts) for passage in same_source}
@@ -98,7 +102,9 @@ def _in_order(group: Sequence[Passage], texts: ChunkTexts) -> list[Passage]:
             same_source.sort(key=lambda passage: places[id(passage)])
     in_order = list(sources.values())
     pages = links.page_places([same_source[0].chunks[0].node for same_source in in_order])
-    return [passage for place in pages for passage in in_order[place]]
+    if pages is None:
+        return in_order
+    return [[passage for place in pages for passage in in_order[place]]]
 
 
 def _place(chunk: Chunk, texts: ChunkTexts) -> tuple[str, int]:

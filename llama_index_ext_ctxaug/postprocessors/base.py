@@ -76,8 +76,6 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
                 yield from choosing
             yield from self._report_missing(expansion)
             passages = self._passages(expansion)
-            for warning in expansion.links.warnings():
-                logger.warning("%s: %s", self.class_name(), warning)
             yield from writer.place(passages)
         except Exception as error:
             if error is not expansion.reader.error or self.on_store_error == "raise":
@@ -91,7 +89,10 @@ class ContextAugmenter(DocstorePostprocessor, OutputOptions):
         if found is not None:
             passages = self._cut(expansion, passages, *found)
         self._add_figures(expansion, found[0] if found else None)
-        return self._output(passages, writer)
+        output = self._output(passages, writer)
+        for warning in expansion.links.warnings():
+            logger.warning("%s: %s", self.class_name(), warning)
+        return output
 
     def _passages(self, expansion: Expansion) -> list[Passage]:
         """Return the chunks in reading order, those that touch joined."""

@@ -24,7 +24,6 @@ from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadReque
 from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.file_pages import FilePages
 from llama_index_ext_ctxaug.structure.order_keys import Direction, File, OrderKeys
-from llama_index_ext_ctxaug.structure.pages import order_pages
 from llama_index_ext_ctxaug.structure.relationships import Relations, related_ids, relations
 from llama_index_ext_ctxaug.structure.stored_order import StoredOrders
 
@@ -159,11 +158,14 @@ class Adjacency:
             return ()
         return order.ids[max(0, place - previous) : place + next_ + 1]
 
-    def page_places(self, nodes: Sequence[BaseNode]) -> list[int]:
-        """Order nodes of different pages of one document, given by rank; return their indexes."""
-        if not self.keys.document:
-            return list(range(len(nodes)))
-        return order_pages([node.metadata.get(self.keys.page) for node in nodes]).places
+    def page_places(self, nodes: Sequence[BaseNode]) -> list[int] | None:
+        """Order nodes of different pages of one document, given by rank.
+
+        Returns:
+            Their indexes in reading order; None if the pages are kept apart.
+        """
+        file = self.keys.file(nodes[0].metadata)
+        return list(range(len(nodes))) if file is None else self._pages.places(file, nodes)
 
     def warnings(self) -> Iterator[str]:
         """Yield what a user should know of the answers: guesses, and files that are kept apart."""

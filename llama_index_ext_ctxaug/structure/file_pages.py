@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from llama_index.core.schema import BaseNode
@@ -76,12 +77,30 @@ class FilePages:
             links = yield from self.orders.load(id_)
             edge = _edge(links, -step)
             if edge is not None:
-                if key := pages.difference(page, id_):
-                    self.doubtful.setdefault(file, (page, id_, key))
+                self._note_difference(file, pages, page, id_)
                 return edge[0], is_guess or page_is_guess or edge[1]
             if links is not None and links.nodes:
                 return None
         return None
+
+    def places(self, file: File, nodes: Sequence[BaseNode]) -> list[int] | None:
+        """Order nodes of different pages of a file; None if the file is kept apart."""
+        pages = pages_of_files({relations(n).source or n.node_id: n.metadata for n in nodes}, self.keys)[file]
+        if self._is_kept_apart(file, pages):
+            return None
+        for first, second in pairwise(pages.ids[place] for place in pages.order.places):
+            self._note_difference(file, pages, first, second)
+        return pages.order.places
+
+    def _is_kept_apart(self, file: File, pages: Pages) -> bool:
+        if pages.order.repeated:
+            first, second = pages.order.repeated
+            self.same_label[file] = (pages.ids[first], pages.ids[second])
+        return pages.order.repeated is not None
+
+    def _note_difference(self, file: File, pages: Pages, first: str, second: str) -> None:
+        if key := pages.difference(first, second):
+            self.doubtful.setdefault(file, (first, second, key))
 
     def _pages(self, file: Any, is_root: bool) -> Pages | None:
         """Return the pages of a file; None for a file that is kept apart."""
@@ -90,11 +109,9 @@ class FilePages:
             metadata = {id_: info.metadata for id_, info in documents.items()}
             self._files[is_root] = pages_of_files(metadata, self.keys)
         pages = self._files[is_root].get(file)
-        if pages is not None and pages.order.repeated:
-            first, second = pages.order.repeated
-            self.same_label[file] = (pages.ids[first], pages.ids[second])
+        if pages is None or self._is_kept_apart(file, pages):
             return None
-        for id_ in pages.ids if pages else ():
+        for id_ in pages.ids:
             self.reader.documents.setdefault(id_, document_order(documents[id_]))
         return pages
 
