@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,12 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index.llms.openai_like import OpenAILike
 from scipy.stats import spearmanr
 
-from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor, TokenBudgetPostprocessor
+from llama_index_ext_ctxaug import (
+    PrevNextNodePostprocessor,
+    RelevantSegmentsPostprocessor,
+    SlidingWindowPostprocessor,
+    TokenBudgetPostprocessor,
+)
 from llama_index_ext_ctxaug.evaluation import (
     SHORT_ANSWER_PROMPT,
     AnswerExact,
@@ -46,9 +53,17 @@ from llama_index_ext_ctxaug.evaluation import (
 )
 
 POOL = 100
+SENTENCE = 32
+"""Tokens of the pieces of which the best are taken; a longer sentence is a piece of its own."""
+
 BASELINES = ("top-k", "LlamaIndex PrevNext, both 1")
-SENTENCES = "RelevantSegments, sentences"
-WAYS = (*BASELINES, "LlamaIndex PrevNext, both 2", "PrevNext, both 1", "RelevantSegments", SENTENCES)
+WAYS = (
+    *BASELINES,
+    "LlamaIndex PrevNext, both 2",
+    "PrevNext, both 1",
+    "RelevantSegments, whole chunks",
+    "RelevantSegments",
+)
 METRICS = (AnswerF1(), AnswerExact(), AnswerFound(), EvidenceRecall())
 
 Score = dict[str, float]
@@ -70,6 +85,8 @@ class Scores:
 def main() -> None:
     """Answer the questions of every data set; print and write the report, also of a run that is stopped."""
     arguments = parse()
+    for stop in (signal.SIGINT, signal.SIGTERM):  # in the background a shell has the first ignored
+        signal.signal(stop, signal.default_int_handler)
     model = OpenAILike(
         model=arguments.llm,
         api_base=arguments.llm_url,
@@ -115,7 +132,7 @@ def run(folder: Path, arguments: argparse.Namespace, llm: LLM, found: list[Score
     asked = questions_of(folder, documents, arguments.split, arguments.questions)
     chunks = cut(Corpus(folder.name, documents, []), arguments.chunk_size)
     index = BM25([node.text for node in chunks.nodes])
-    ways = chosen_ways(chunks, index, arguments)
+    ways = chosen_ways(chunks, index, documents, arguments)
     synthesizer = get_response_synthesizer(llm=llm, text_qa_template=SHORT_ANSWER_PROMPT)
     scores = {budget: Scores(f"{folder.name}, {budget} tokens") for budget in arguments.budgets}
     found += scores.values()
@@ -139,46 +156,62 @@ def questions_of(folder: Path, documents: Mapping[str, str], split: str, maximum
     return [known[place] for place in spread_out(len(known), maximum)]
 
 
-def chosen_ways(chunks: Chunks, index: BM25, arguments: argparse.Namespace) -> dict[str, Way]:
+def chosen_ways(
+    chunks: Chunks, index: BM25, documents: Mapping[str, str], arguments: argparse.Namespace
+) -> dict[str, Way]:
     """Return the ways to compare by name."""
     scorer = BM25Rescore(index)
     if arguments.forms:
-        return forms(Ways(chunks, scorer))
+        return forms(Ways(chunks, scorer), documents)
     ways = all_ways(chunks, scorer)
-    ways[SENTENCES] = Ways(chunks, scorer).budgeted(
-        RelevantSegmentsPostprocessor, output="passages", budget_unit="sentence"
-    )
     return ways if arguments.all else {name: ways[name] for name in WAYS}
 
 
-def forms(ways: Ways) -> dict[str, Way]:
-    """Return forms in which the same chunks can be given to a model."""
+def forms(ways: Ways, documents: Mapping[str, str]) -> dict[str, Way]:
+    """Return forms in which chunks of the same places can be given to a model within the same budget."""
 
     def segments(**fields: object) -> Way:
         return ways.budgeted(RelevantSegmentsPostprocessor, **{"output": "passages", **fields})
 
+    def then(change: Callable[[list[NodeWithScore], str], list[NodeWithScore]], factor: int = 1) -> Way:
+        whole = segments()
+
+        def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
+            nodes = change(whole.call(hits, text, factor * budget), text)
+            fit = TokenBudgetPostprocessor(token_budget=budget, budget_unit="sentence", priority="score")
+            return fit.postprocess_nodes(nodes)
+
+        return Way(call, whole.store, whole.spans, budgeted=True)
+
+    def sentences(nodes: list[NodeWithScore], text: str) -> list[NodeWithScore]:
+        windows = SlidingWindowPostprocessor(window_tokens=SENTENCE, stride_tokens=SENTENCE)
+        return ways.scorer.postprocess_nodes(windows.postprocess_nodes(nodes), query_str=text)
+
     return {
         "passages": segments(),
-        "chunks": segments(output="nodes"),
+        "whole chunks": segments(budget_unit="chunk"),
+        "chunks apart": segments(output="nodes"),
         "holes without a mark": segments(hole_separator="\n\n"),
+        "holes marked by a line": segments(hole_separator="\n\n---\n\n"),
         "one passage for each document": segments(passage_scope="document"),
-        "sentences": segments(budget_unit="sentence"),
-        "document named first": after(segments(), named),
-        "best passage last": after(segments(), lambda nodes: nodes[::-1]),
+        "fewer, longer passages": ways.budgeted(
+            PrevNextNodePostprocessor, of_budget=0.25, num_nodes=2, mode="both", output="passages"
+        ),
+        "the best sentences of twice the tokens": then(sentences, factor=2),
+        "document and heading first": then(lambda nodes, text: named(nodes, documents)),
+        "best passage last": then(lambda nodes, text: nodes[::-1]),
     }
 
 
-def after(way: Way, change: Callable[[list[NodeWithScore]], list[NodeWithScore]]) -> Way:
-    """Return a way whose output is changed."""
-    return Way(lambda *given: change(way.call(*given)), way.store, way.spans, budgeted=True)
-
-
-def named(nodes: list[NodeWithScore]) -> list[NodeWithScore]:
-    """Put a line with the document's name before each text."""
-    return [
-        NodeWithScore(node=TextNode(text=f"[{hit.node.ref_doc_id}]\n{text_of(hit)}"), score=hit.score)
-        for hit in nodes
-    ]
+def named(nodes: list[NodeWithScore], documents: Mapping[str, str]) -> list[NodeWithScore]:
+    """Put a line with the document's name and the last Markdown heading before each text."""
+    found = []
+    for hit in nodes:
+        text, id_ = text_of(hit), str(hit.node.ref_doc_id)
+        before = documents[id_][: max(0, documents[id_].find(text[:40]))]
+        names = [id_, *re.findall(r"^#+ +(.+)$", before, re.MULTILINE)[-1:]]
+        found.append(NodeWithScore(node=TextNode(text=f"[{': '.join(names)}]\n{text}"), score=hit.score))
+    return found
 
 
 def context(way: Way, pool: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:

@@ -122,7 +122,7 @@ def test_forms_and_splits(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServe
     """Forms of one context are compared on the questions to tune by, and all ways on request."""
     httpserver.expect_request("/v1/chat/completions", method="POST").respond_with_handler(reply)
     report = run(monkeypatch, httpserver, data, "--forms", "--split", "tune")
-    assert "2 questions, 14 contexts." in report
+    assert "2 questions, 20 contexts." in report
     prompts = [json.loads(request.data)["messages"][-1]["content"] for request, _ in httpserver.log]
     assert any("[north]\n" in prompt for prompt in prompts)
     everything = run(monkeypatch, httpserver, data, "--all", "--split", "tune")
