@@ -13,6 +13,7 @@ import pytest
 from helpers import ids
 from llama_index.core import Document, Settings, StorageContext, VectorStoreIndex
 from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.node_parser import (
     HierarchicalNodeParser,
@@ -20,6 +21,7 @@ from llama_index.core.node_parser import (
     SentenceWindowNodeParser,
     get_leaf_nodes,
 )
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.storage.docstore import SimpleDocumentStore
@@ -185,40 +187,92 @@ def test_auto_merging_in_an_engine(retrievers: ModuleType) -> None:
     assert others == [one] * 3
 
 
-def test_streaming_and_chat(postprocessors: ModuleType) -> None:
-    """Streaming answers and chat engines read the same nodes, sync and async."""
-    index, docstore = indexed()
-    postprocessor = postprocessors.PrevNextNodePostprocessor(docstore=docstore, num_nodes=1)
-    expected = ids(postprocessor.postprocess_nodes(index.as_retriever(similarity_top_k=1).retrieve(QUESTION)))
-    options = {"similarity_top_k": 1, "node_postprocessors": [postprocessor]}
-    streamed = index.as_query_engine(streaming=True, **options).query(QUESTION)
-    assert "".join(streamed.response_gen) == "the keeper"
-    assert ids(streamed.source_nodes) == expected
-    chat = index.as_chat_engine(chat_mode="context", **options)
-    assert isinstance(chat, ContextChatEngine)
-    assert ids(chat.chat(QUESTION).source_nodes) == expected
-    assert ids(asyncio.run(chat.achat(QUESTION)).source_nodes) == expected
-    stream = chat.stream_chat(QUESTION)
-    assert "".join(stream.response_gen) == "the keeper"
-    assert ids(stream.source_nodes) == expected
+KINDS = ["PrevNext", "AutoPrevNext", "MetadataReplacement", "AutoMerging"]
 
 
-def test_an_agent(postprocessors: ModuleType) -> None:
-    """An agent that has the query engine as its tool reads the neighbors."""
+def parts(kind: str, ours: bool) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
+    """Build the retriever and the postprocessors of a documented example, with the import of one side."""
+    module = llama_index_ext_ctxaug if ours else llama_index_postprocessors
+    if kind == "AutoMerging":
+        return merging(llama_index_ext_ctxaug if ours else llama_index_retrievers), []
+    if kind == "MetadataReplacement":
+        replacement = module.MetadataReplacementPostProcessor(target_metadata_key="window")
+        return sentence_windows().as_retriever(similarity_top_k=2), [replacement]
     index, docstore = indexed()
-    postprocessor = postprocessors.PrevNextNodePostprocessor(docstore=docstore, num_nodes=1)
-    engine = index.as_query_engine(similarity_top_k=1, node_postprocessors=[postprocessor])
-    tool = QueryEngineTool.from_defaults(engine, name="harbor", description="Knows the harbor.")
+    postprocessor = getattr(module, f"{kind}NodePostprocessor")(docstore=docstore, num_nodes=2)
+    return index.as_retriever(similarity_top_k=1), [postprocessor]
+
+
+def texts(nodes: list[NodeWithScore]) -> list[str]:
+    """Return the texts of nodes; sorted, since LlamaIndex orders the nodes of AutoPrevNext by id."""
+    return sorted(node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streaming(kind: str) -> None:
+    """Streaming answers of a query engine, sync and async, read the same nodes with either import."""
+    found = []
+    for ours in (False, True):
+        retriever, postprocessors = parts(kind, ours)
+        engine = RetrieverQueryEngine.from_args(
+            retriever, node_postprocessors=postprocessors, streaming=True, use_async=False
+        )
+        answer = engine.query(QUESTION)
+        assert "".join(answer.response_gen) == "the keeper"
+
+        async def stream(engine: RetrieverQueryEngine = engine) -> tuple[str, list[NodeWithScore]]:
+            answer = await engine.aquery(QUESTION)
+            return "".join([part async for part in answer.async_response_gen()]), answer.source_nodes
+
+        text, nodes = asyncio.run(stream())
+        assert text == "the keeper"
+        found += [texts(answer.source_nodes), texts(nodes)]
+    assert found[0]
+    assert found == [found[0]] * 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chat(kind: str) -> None:
+    """A chat engine reads the same nodes with either import: chat, achat, stream_chat and astream_chat."""
+    found = []
+    for ours in (False, True):
+        retriever, postprocessors = parts(kind, ours)
+        chat = ContextChatEngine.from_defaults(retriever=retriever, node_postprocessors=postprocessors)
+        found += [texts(chat.chat(QUESTION).source_nodes)]
+        streamed = chat.stream_chat(QUESTION)
+        assert "".join(streamed.response_gen) == "the keeper"
+        found += [texts(streamed.source_nodes)]
+
+        async def talk(chat: ContextChatEngine = chat) -> list[list[str]]:
+            answer = await chat.achat(QUESTION)
+            streamed = await chat.astream_chat(QUESTION)
+            assert "".join([part async for part in streamed.async_response_gen()]) == "the keeper"
+            return [texts(answer.source_nodes), texts(streamed.source_nodes)]
+
+        found += asyncio.run(talk())
+    assert found[0]
+    assert found == [found[0]] * 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent(kind: str) -> None:
+    """An agent that has the query engine as its tool reads the same nodes with either import."""
     steps = [
         f'Thought: I need a tool.\nAction: harbor\nAction Input: {{"input": "{QUESTION}"}}',
         "Thought: I can answer without using any more tools.\nAnswer: the keeper",
     ]
+    found = []
+    for ours in (False, True):
+        retriever, postprocessors = parts(kind, ours)
+        engine = RetrieverQueryEngine.from_args(retriever, node_postprocessors=postprocessors)
+        tool = QueryEngineTool.from_defaults(engine, name="harbor", description="Knows the harbor.")
 
-    async def ask() -> Any:
-        agent = ReActAgent(tools=[tool], llm=ScriptedLLM(answers=steps))
-        return await agent.run(QUESTION)
+        async def ask(tool: QueryEngineTool = tool) -> Any:
+            return await ReActAgent(tools=[tool], llm=ScriptedLLM(answers=list(steps))).run(QUESTION)
 
-    output = asyncio.run(ask())
-    assert "the keeper" in str(output)
-    [call] = output.tool_calls
-    assert len(call.tool_output.raw_output.source_nodes) == 2
+        output = asyncio.run(ask())
+        assert "the keeper" in str(output)
+        [call] = output.tool_calls
+        found.append(texts(call.tool_output.raw_output.source_nodes))
+    assert found[0]
+    assert found[0] == found[1]
