@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore
 
 from llama_index_ext_ctxaug import ContextAugmentationEndEvent
 
-pytest_plugins = ["servers"]
+pytest_plugins = ["servers", "databases"]
 
 # Health checks and deadlines would measure how busy the machine is, not the package. CI draws the same
 # examples in each run, so that a failure comes from the change; a run by hand explores.
