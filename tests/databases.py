@@ -139,6 +139,8 @@ class ElasticsearchStub:
         self.requests.append(f"{request.method} {'/'.join(rest) or index}")
         if index in ("_mget", "_bulk"):
             status, body = 200, getattr(self, index)(request)
+        elif index == "_search" or rest == ["_search"]:
+            status, body = 200, self._scroll(index)
         else:
             status, body = getattr(self, f"_{request.method.lower()}")(index, rest)
         self.credentials.add(request.headers.get("Authorization"))
@@ -161,6 +163,12 @@ class ElasticsearchStub:
     def _delete(self, index: str, rest: list[str]) -> tuple[int, Any]:
         found = self.indices[index].pop(rest[1], None)
         return (200 if found else 404), {"result": "deleted" if found else "not_found"}
+
+    def _scroll(self, index: str) -> dict[str, Any]:
+        """Answer a search with all documents in one page, and its continuation with an empty one."""
+        found = [{"_id": id_, "_source": source} for id_, source in self.indices.get(index, {}).items()]
+        shards = {"total": 1, "successful": 1, "skipped": 0, "failed": 0}
+        return {"_scroll_id": "scroll", "_shards": shards, "hits": {"hits": found}}
 
     def _mget(self, request: Request) -> dict[str, Any]:
         return {"docs": [self._found(**one) for one in json.loads(request.get_data())["docs"]]}

@@ -8,9 +8,11 @@ from typing import NamedTuple, TypeVar
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
+from llama_index.core.storage.kvstore import SimpleKVStore
 
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.read_step import ReadStep
+from llama_index_ext_ctxaug.docstores.strategies import Fields, has_fields
 from llama_index_ext_ctxaug.flow import Flow, ask
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ class ReadRequest(NamedTuple):
         nodes: node ids; hits among them are not read.
         copies: ids of hits whose stored copy is needed, since the hit itself lacks a link.
         documents: ids of source documents whose list of node ids is needed.
+        fields: metadata whose nodes are all needed, from a store that finds them.
         all_documents: whether the list of all documents is needed; this read grows with the store.
         all_roots: whether all nodes without a source document are needed; this reads the whole store.
     """
@@ -30,6 +33,7 @@ class ReadRequest(NamedTuple):
     nodes: Sequence[str] = ()
     copies: Sequence[str] = ()
     documents: Sequence[str] = ()
+    fields: Sequence[Fields] = ()
     all_documents: bool = False
     all_roots: bool = False
 
@@ -57,6 +61,7 @@ class _Batch:
 
     nodes: dict[str, None] = field(default_factory=dict)
     documents: dict[str, None] = field(default_factory=dict)
+    fields: dict[Fields, None] = field(default_factory=dict)
     all_documents: bool = False
     all_roots: bool = False
 
@@ -72,6 +77,7 @@ class BatchReader:
         timeout: maximum seconds for one batched read; None for no limit.
         stored: nodes read from the store, by id; None where the store has no such node.
         documents: node lists read, by source document id; None where the store has no such list.
+        with_fields: nodes with metadata that was requested, for each request.
         all_documents: all documents of the store, once read.
         all_roots: all nodes without a source document, as documents of one node, once read.
         round_trips: number of batched reads so far.
@@ -85,6 +91,7 @@ class BatchReader:
     timeout: float | None = None
     stored: dict[str, BaseNode | None] = field(default_factory=dict)
     documents: dict[str, DocumentOrder | None] = field(default_factory=dict)
+    with_fields: dict[Fields, list[BaseNode]] = field(default_factory=dict)
     all_documents: Mapping[str, RefDocInfo] | None = None
     all_roots: Mapping[str, RefDocInfo] | None = None
     round_trips: int = 0
@@ -93,8 +100,13 @@ class BatchReader:
 
     @property
     def lists_are_costly(self) -> bool:
-        """True if listing a document costs more than reading a few nodes."""
+        """True if listing a document costs more than reading a few nodes, and gives no order of insertion."""
         return isinstance(self.docstore, ReadOnlyDocstore)
+
+    @property
+    def documents_have_order(self) -> bool:
+        """True if all documents are listed in the order in which they were added; only memory keeps it."""
+        return isinstance(getattr(self.docstore, "_kvstore", None), SimpleKVStore)
 
     def node(self, node_id: str) -> BaseNode | None:
         """Return the hit of this id, else the stored node; None if not loaded."""
@@ -157,6 +169,10 @@ class BatchReader:
             if id_ not in self.documents:
                 batch.documents[id_] = None
                 lacking = True
+        for fields in request.fields:
+            if fields not in self.with_fields:
+                batch.fields[fields] = None
+                lacking = True
         if request.all_documents and self.all_documents is None:
             batch.all_documents = lacking = True
         if request.all_roots and self.all_roots is None:
@@ -164,15 +180,17 @@ class BatchReader:
         return lacking
 
     def _read(self, batch: _Batch) -> Flow[None]:
-        nodes, documents = list(batch.nodes), list(batch.documents)
-        if not (nodes or documents or batch.all_documents or batch.all_roots):
+        nodes, documents, fields = list(batch.nodes), list(batch.documents), list(batch.fields)
+        keys = len(nodes) + len(documents) + len(fields) + batch.all_documents + batch.all_roots
+        if not keys:
             return
         self.round_trips += 1
-        self.reads += len(nodes) + len(documents) + batch.all_documents + batch.all_roots
+        self.reads += keys
         step = ReadStep(
             self.docstore,
             nodes,
             documents,
+            fields,
             batch.all_documents,
             batch.all_roots,
             self.max_concurrency,
@@ -188,6 +206,10 @@ class BatchReader:
         for id_ in documents:
             info = answer.documents.get(id_)
             self.documents[id_] = document_order(info) if info else None
+        for one in fields:
+            self.with_fields[one] = [node for node in answer.with_fields if has_fields(node, one)]
+        for node in answer.with_fields:
+            self.stored.setdefault(node.node_id, node)
         if batch.all_documents:
             self.all_documents = answer.all_documents
         if batch.all_roots:

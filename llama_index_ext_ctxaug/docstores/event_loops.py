@@ -15,8 +15,8 @@ _LOOP_ERRORS = (
     "another operation is in progress",  # asyncpg, of a connection that a first such error left behind
 )
 
-_loops: weakref.WeakKeyDictionary[Any, Callable[[], object]] = weakref.WeakKeyDictionary()
-"""The event loop that each client's connections belong to."""
+_loops: dict[int, Callable[[], object]] = {}
+"""The event loop that each client's connections belong to, by the client's identity."""
 
 
 @contextmanager
@@ -28,15 +28,18 @@ def own_loop(client: Any) -> Iterator[None]:
     Raises:
         NotImplementedError: the client's connections belong to another loop.
     """
-    loop = asyncio.get_running_loop()
-    if _loops.setdefault(client, weakref.ref(loop))() is not loop:
+    loop, key = asyncio.get_running_loop(), id(client)
+    if key not in _loops:
+        weakref.finalize(client, _loops.pop, key, None)
+        _loops[key] = weakref.ref(loop)
+    if _loops[key]() is not loop:
         raise NotImplementedError("its async client belongs to another event loop")
     try:
         yield
     except Exception as error:
         if not of_another_loop(error):
             raise
-        _loops[client] = lambda: None
+        _loops[key] = lambda: None
         raise NotImplementedError("its async client belongs to another event loop") from error
 
 

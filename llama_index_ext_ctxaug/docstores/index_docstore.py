@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llama_index.core.indices.base import BaseIndex
-from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
+from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.read_step import ReadStep
-from llama_index_ext_ctxaug.docstores.strategies import Records
+from llama_index_ext_ctxaug.docstores.strategies import Fields, Records
 from llama_index_ext_ctxaug.docstores.vector_store import VectorStoreDocstore
 from llama_index_ext_ctxaug.errors import ConfigurationError
-from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
+from llama_index_ext_ctxaug.flow import Flow, ask
 
 
 def docstore_of_index(index: BaseIndex[Any]) -> BaseDocumentStore:
@@ -63,38 +62,17 @@ class DocstoreThenVectorStore(ReadOnlyDocstore):
         self.docstore = docstore
         self.vector_store = vector_store
 
-    def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """Return the nodes of these ids, in their order.
-
-        Raises:
-            ValueError: a node is in neither store, and `raise_error`.
-        """
-        return self._present(node_ids, run(self._read(node_ids, [])), raise_error)
-
-    async def aget_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """Return the nodes of these ids, as `get_nodes` does."""
-        return self._present(node_ids, await arun(self._read(node_ids, [])), raise_error)
-
-    def get_ref_doc_infos(self, ref_doc_ids: list[str]) -> dict[str, RefDocInfo]:
-        """Return the node lists of source documents."""
-        return dict(run(self._read([], ref_doc_ids)).documents)
-
-    async def aget_ref_doc_infos(self, ref_doc_ids: list[str]) -> dict[str, RefDocInfo]:
-        """Return the node lists of source documents."""
-        return dict((await arun(self._read([], ref_doc_ids))).documents)
-
-    def _read(self, node_ids: list[str], document_ids: list[str]) -> Flow[Records]:
-        first = yield from ask(ReadStep(self.docstore, node_ids, document_ids))
+    def read(
+        self, node_ids: Sequence[str], document_ids: Sequence[str] = (), fields: Sequence[Fields] = ()
+    ) -> Flow[Records]:
+        """Read the docstore, then the vector store for what it lacks and for metadata."""
+        first = yield from ask(ReadStep(self.docstore, list(node_ids), list(document_ids)))
         lacking = _without(node_ids, first.nodes), _without(document_ids, first.documents)
-        if not any(lacking):
+        if not any((*lacking, fields)):
             return first
-        then = yield from ask(ReadStep(self.vector_store, *lacking))
-        return Records({**first.nodes, **then.nodes}, {**first.documents, **then.documents})
-
-    def _present(self, node_ids: list[str], records: Records, raise_error: bool) -> list[BaseNode]:
-        if raise_error and (missing := _without(node_ids, records.nodes)):
-            raise ValueError(f"{len(missing)} nodes not found, the first is {missing[0]!r}")
-        return [records.nodes[id_] for id_ in node_ids if id_ in records.nodes]
+        then = yield from self.vector_store.read(*lacking, fields)
+        nodes, documents = {**first.nodes, **then.nodes}, {**first.documents, **then.documents}
+        return then._replace(nodes=nodes, documents=documents)
 
 
 def _without(ids: Iterable[str], found: Iterable[str]) -> list[str]:

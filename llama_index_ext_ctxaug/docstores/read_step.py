@@ -7,19 +7,20 @@ The first strategy that the store offers is used: a bulk read of its key-value s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
-from llama_index_ext_ctxaug.docstores.bulk.registry import bulk_read_of
+from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, bulk_read_of
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread, log_once
 from llama_index_ext_ctxaug.docstores.strategies import (
-    AllNodes,
+    Fields,
     InBulk,
     ManyAtOnce,
     OneByOne,
@@ -43,6 +44,7 @@ class ReadStep:
         docstore: the store to read.
         node_ids: distinct node ids.
         document_ids: distinct source document ids.
+        fields: metadata whose nodes are all read, from a store that can only be read.
         all_documents: whether to read the lists of all documents too.
         all_nodes: whether to read all nodes too.
         max_concurrency: maximum single reads at a time, for a slow store without a multi-key read.
@@ -52,6 +54,7 @@ class ReadStep:
     docstore: BaseDocumentStore
     node_ids: list[str]
     document_ids: list[str]
+    fields: Sequence[Fields] = ()
     all_documents: bool = False
     all_nodes: bool = False
     max_concurrency: int = 8
@@ -88,6 +91,8 @@ class ReadStep:
         return f"{type(self.docstore).__name__} did not answer within timeout={self.timeout} seconds"
 
     def _read(self) -> Flow[Records]:
+        if isinstance(self.docstore, ReadOnlyDocstore):
+            return (yield from self.docstore.read(self.node_ids, self.document_ids, self.fields))
         bulk = bulk_read_of(self.docstore)
         # Without an async bulk read, the store's other async methods may block the event loop too.
         sync_only = bulk is not None and bulk.aread is None
@@ -99,13 +104,18 @@ class ReadStep:
             nodes = yield from self._nodes()
             records = Records(nodes, (yield from self._documents()))
         if self.all_documents:
-            everything = Call(self.docstore.get_all_ref_doc_info, self.docstore.aget_all_ref_doc_info)
+            everything = Call(self.docstore.get_all_ref_doc_info, partial(self._aget_all_documents, bulk))
             found = yield from self._if_implemented("its documents are unknown", everything, sync_only)
             records = records._replace(all_documents=found or {})
         if self.all_nodes:
-            every = yield from self._if_implemented("its nodes are unknown", AllNodes(self.docstore), True)
-            records = records._replace(all_nodes=every or {})
+            every = Call(lambda: self.docstore.docs, _no_async_side)
+            all_nodes = yield from self._if_implemented("its nodes are unknown", every, sync_only=True)
+            records = records._replace(all_nodes=all_nodes or {})
         return records
+
+    async def _aget_all_documents(self, bulk: BulkRead | None) -> Mapping[str, RefDocInfo] | None:
+        with nullcontext() if bulk is None else bulk.own_loop(self.docstore):
+            return await self.docstore.aget_all_ref_doc_info()
 
     def _nodes(self) -> Flow[Mapping[str, BaseNode]]:
         store, ids = self.docstore, self.node_ids
@@ -118,9 +128,6 @@ class ReadStep:
         store, ids = self.docstore, self.document_ids
         if not ids:
             return {}
-        if isinstance(store, ReadOnlyDocstore):
-            get, aget = partial(store.get_ref_doc_infos, ids), partial(store.aget_ref_doc_infos, ids)
-            return (yield from self._ask(Call(get, aget)))
         step = OneByOne(store, ids, store.get_ref_doc_info, store.aget_ref_doc_info, self.max_concurrency)
         found = yield from self._if_implemented("the order of its documents is unknown", step)
         return {id_: info for id_, info in zip(ids, found or [None] * len(ids), strict=True) if info}
@@ -135,6 +142,10 @@ class ReadStep:
 
     def _ask(self, step: Step[T], sync_only: bool = False) -> Flow[T]:
         return ask(OrInThread(step, self.docstore, sync_only, may_hang=self.timeout is not None))
+
+
+async def _no_async_side() -> NoReturn:
+    raise NotImplementedError("LlamaIndex has no async method that reads all nodes")
 
 
 def reads_one_by_one(docstore: BaseDocumentStore) -> bool:

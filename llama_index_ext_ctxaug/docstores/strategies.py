@@ -30,11 +30,29 @@ _UNREADABLE = (JSONDecodeError, UnicodeDecodeError, ValidationError, KeyError)
 """Errors of decoding a broken record, none of which a store out of reach raises."""
 
 
+Fields = tuple[tuple[str, Any], ...]
+"""Metadata keys, each with a value."""
+
+
+def has_fields(node: BaseNode, fields: Fields) -> bool:
+    """True if a node's metadata have these values."""
+    return all(node.metadata.get(key) == value for key, value in fields)
+
+
 class Records(NamedTuple):
-    """The records that a read found, by id; `all_documents` and `all_nodes` are None where not read."""
+    """The records that a read found.
+
+    Attributes:
+        nodes: nodes by id.
+        documents: the node lists of source documents, by id.
+        with_fields: nodes whose metadata have the fields that were requested.
+        all_documents: the node lists of all documents; None where not read.
+        all_nodes: all nodes; None where not read.
+    """
 
     nodes: Mapping[str, BaseNode]
     documents: Mapping[str, RefDocInfo]
+    with_fields: Sequence[BaseNode] = ()
     all_documents: Mapping[str, RefDocInfo] | None = None
     all_nodes: Mapping[str, BaseNode] | None = None
 
@@ -64,7 +82,8 @@ class InBulk:
         """
         if self.bulk.aread is None:
             raise NotImplementedError("its bulk read is sync only")
-        return self._records(await self.bulk.aread(*self._arguments()))
+        with self.bulk.own_loop(self.docstore):
+            return self._records(await self.bulk.aread(*self._arguments()))
 
     def _arguments(self) -> tuple[Any, dict[str, Sequence[str]]]:
         nodes, documents = self._collections()
@@ -82,25 +101,6 @@ class InBulk:
             {node.node_id: node for node in decoded if node is not None},
             {id_: info for id_, info in lists if info is not None},
         )
-
-
-@dataclass(frozen=True)
-class AllNodes:
-    """Read all nodes of a store; LlamaIndex has no async method for it."""
-
-    docstore: BaseDocumentStore
-
-    def run(self) -> Mapping[str, BaseNode]:
-        """Read in the calling thread."""
-        return self.docstore.docs
-
-    async def arun(self) -> Mapping[str, BaseNode]:
-        """Raise, so that the read runs in a thread.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("no docstore reads all nodes with an async method")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
+from typing import Any
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import RefDocInfo
@@ -12,9 +14,10 @@ from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread
-from llama_index_ext_ctxaug.docstores.vector_reads.registry import By, vector_read_of
+from llama_index_ext_ctxaug.docstores.strategies import Fields, Records, has_fields
+from llama_index_ext_ctxaug.docstores.vector_reads.registry import DOCUMENT_ID, Wanted, vector_read_of
 from llama_index_ext_ctxaug.errors import ConfigurationError
-from llama_index_ext_ctxaug.flow import Flow, arun, ask, run
+from llama_index_ext_ctxaug.flow import Flow, ask
 
 KEEP_NODES_TOO = (
     "keep the nodes in a docstore too: docstore.add_documents([*documents, *nodes]), or "
@@ -32,7 +35,9 @@ class VectorStoreDocstore(ReadOnlyDocstore):
     nodes keep their relationships. Parents and source documents are found only if they were added to it.
 
     **Guarantees**: nodes are returned in the order of their ids, without embeddings. Listing a document's
-    nodes reads the document; it is done from three hops on, or where links are missing.
+    nodes reads the document; it is done from three hops on, or where links are missing. The pages of a
+    file (`document_key`) are found by their metadata. Without links, offsets or numbers the order of nodes
+    is unknown, so they get no neighbors.
 
     **On failure**: an error of the vector store is raised as it is.
 
@@ -63,66 +68,64 @@ class VectorStoreDocstore(ReadOnlyDocstore):
             )
         read = vector_read_of(vector_store)
         if read is None:
-            raise ConfigurationError(f"VectorStoreDocstore: {kind} cannot read nodes by id: {KEEP_NODES_TOO}")
+            raise _unreadable(vector_store)
         self.vector_store = vector_store
         self._reader = read
 
-    def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """Return the nodes of these ids, in their order.
-
-        Raises:
-            ValueError: a node is not in the vector store, and `raise_error`.
-        """
-        return run(self._nodes(node_ids, raise_error))
-
-    async def aget_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """Return the nodes of these ids, as `get_nodes` does."""
-        return await arun(self._nodes(node_ids, raise_error))
-
-    def get_ref_doc_infos(self, ref_doc_ids: list[str]) -> dict[str, RefDocInfo]:
-        """Return the node ids of source documents, in reading order as far as links and offsets show it."""
-        return run(self._documents(ref_doc_ids))
-
-    async def aget_ref_doc_infos(self, ref_doc_ids: list[str]) -> dict[str, RefDocInfo]:
-        """Return the node ids of source documents, as `get_ref_doc_infos` does."""
-        return await arun(self._documents(ref_doc_ids))
-
-    def _nodes(self, node_ids: Sequence[str], raise_error: bool) -> Flow[list[BaseNode]]:
-        nodes = yield from self._read("node", node_ids)
-        found = {node.node_id: node for node in nodes}
-        if raise_error and (missing := [id_ for id_ in node_ids if id_ not in found]):
-            raise ValueError(f"{len(missing)} nodes not found, the first is {missing[0]!r}")
-        return [_without_embedding(found[id_]) for id_ in node_ids if id_ in found]
-
-    def _documents(self, ref_doc_ids: Sequence[str]) -> Flow[dict[str, RefDocInfo]]:
-        nodes = yield from self._read("document", ref_doc_ids)
-        documents: dict[str, dict[str, BaseNode]] = {id_: {} for id_ in ref_doc_ids}
-        for node in nodes:
-            if node.ref_doc_id in documents:
-                documents[node.ref_doc_id][node.node_id] = node
-        return {id_: RefDocInfo(node_ids=_in_order(found)) for id_, found in documents.items() if found}
-
-    def _read(self, by: By, ids: Sequence[str]) -> Flow[list[BaseNode]]:
+    def read(
+        self, node_ids: Sequence[str], document_ids: Sequence[str] = (), fields: Sequence[Fields] = ()
+    ) -> Flow[Records]:
         """Read in batches; an empty one is not sent, because many stores then return all that they hold."""
-        ids, size = list(dict.fromkeys(ids)), self._reader.batch
         nodes: list[BaseNode] = []
-        for start in range(0, len(ids), size):
-            batch = ids[start : start + size]
-            call = Call(
-                partial(self._reader.read, self.vector_store, by, batch), partial(self._aread, by, batch)
-            )
-            nodes += yield from ask(OrInThread(call, self, sync_only=self._reader.aread is None))
-        return nodes
+        for ids in self._batches(node_ids):
+            nodes += yield from self._ask(ids)
+        of_documents: list[BaseNode] = []
+        for ids in self._batches(document_ids):
+            of_documents += yield from self._ask({DOCUMENT_ID: ids})
+        with_fields: list[BaseNode] = []
+        if fields:
+            values: dict[str, dict[Any, None]] = {}
+            for key, value in chain.from_iterable(fields):
+                values.setdefault(key, {})[value] = None
+            with_fields = yield from self._ask({key: list(distinct) for key, distinct in values.items()})
+        return Records(
+            {node.node_id: node for node in nodes},
+            _documents(document_ids, of_documents),
+            with_fields=[node for node in with_fields if any(has_fields(node, one) for one in fields)],
+        )
 
-    async def _aread(self, by: By, ids: Sequence[str]) -> Sequence[BaseNode]:
+    def _batches(self, ids: Sequence[str]) -> list[list[str]]:
+        distinct, size = list(dict.fromkeys(map(str, ids))), self._reader.batch
+        return [distinct[start : start + size] for start in range(0, len(distinct), size)]
+
+    def _ask(self, wanted: Wanted) -> Flow[list[BaseNode]]:
+        call = Call(partial(self._reader.read, self.vector_store, wanted), partial(self._aread, wanted))
+        try:
+            nodes = yield from ask(OrInThread(call, self, sync_only=self._reader.aread is None))
+        except NotImplementedError as error:
+            raise _unreadable(self.vector_store, f" ({error})") from error
+        return [
+            node if node.embedding is None else node.model_copy(update={"embedding": None}) for node in nodes
+        ]
+
+    async def _aread(self, wanted: Wanted) -> Sequence[BaseNode]:
         if self._reader.aread is None:
             raise NotImplementedError(f"{type(self.vector_store).__name__} has no async reads")
-        with own_loop(self):
-            return await self._reader.aread(self.vector_store, by, ids)
+        with own_loop(self.vector_store):
+            return await self._reader.aread(self.vector_store, wanted)
 
 
-def _without_embedding(node: BaseNode) -> BaseNode:
-    return node if node.embedding is None else node.model_copy(update={"embedding": None})
+def _unreadable(vector_store: BasePydanticVectorStore, why: str = "") -> ConfigurationError:
+    kind = type(vector_store).__name__
+    return ConfigurationError(f"VectorStoreDocstore: {kind} cannot read nodes by id{why}: {KEEP_NODES_TOO}")
+
+
+def _documents(ids: Sequence[str], nodes: Sequence[BaseNode]) -> dict[str, RefDocInfo]:
+    documents: dict[str, dict[str, BaseNode]] = {id_: {} for id_ in ids}
+    for node in nodes:
+        if node.ref_doc_id in documents:
+            documents[node.ref_doc_id][node.node_id] = node
+    return {id_: RefDocInfo(node_ids=_in_order(found)) for id_, found in documents.items() if found}
 
 
 def _in_order(nodes: dict[str, BaseNode]) -> list[str]:

@@ -52,12 +52,14 @@ class Adjacency:
         keys: metadata keys that give the document of a node and its place there.
         repair: whether to go on from rung 1 where a node has no link of its own.
         guesses: the answers that only an order of insertion gave.
+        unknown: the same that were not taken, because the store keeps no order of insertion.
     """
 
     reader: BatchReader
     keys: OrderKeys = field(default_factory=OrderKeys)
     repair: bool = True
     guesses: dict[Edge, None] = field(default_factory=dict)
+    unknown: dict[Edge, None] = field(default_factory=dict)
     _relations: dict[str, Relations] = field(default_factory=dict)
     _orders: StoredOrders = field(init=False)
     _pages: FilePages = field(init=False)
@@ -176,6 +178,17 @@ class Adjacency:
                 f"no links, numbers or offsets (the first: {after!r} after {before!r}); link the nodes with "
                 "NeighborLinker before they are stored"
             )
+        if self.unknown:
+            yield (
+                f"{len(self.unknown)} neighbors are unknown, since their nodes have no links, numbers or "
+                "offsets, and a vector store keeps no order of insertion; link the nodes with NeighborLinker "
+                "before they are stored"
+            )
+        for file in self._pages.unordered:
+            yield (
+                f"the order of some pages of {file!r} is unknown, since {self.keys.page!r} does not number "
+                "them all and the store keeps no order of insertion; name the key of page numbers in page_key"
+            )
         for file, (first, second) in self._pages.same_label.items():
             yield (
                 f"documents {first!r} and {second!r} of the file {file!r} have the same {self.keys.page}, so "
@@ -259,7 +272,16 @@ class Adjacency:
         id_ = beside.get(node.node_id)
         if id_ is not None:
             edge = (node.node_id, id_) if direction == "next" else (id_, node.node_id)
-            self.guesses.update(dict.fromkeys(links.guesses & {edge}))
+            if edge in links.guesses:
+                return self._guessed(id_, edge)
+        return id_
+
+    def _guessed(self, id_: str, edge: Edge) -> str | None:
+        """Return a neighbor that only an order of insertion gives, if the store keeps that order."""
+        if self.reader.lists_are_costly:
+            self.unknown[edge] = None
+            return None
+        self.guesses[edge] = None
         return id_
 
     def _listed_beside(self, node: BaseNode, direction: Direction) -> Sequence[str]:
@@ -285,6 +307,5 @@ class Adjacency:
         if found is None:
             return None
         id_, is_guess = found
-        if is_guess:
-            self.guesses[(node.node_id, id_) if direction == "next" else (id_, node.node_id)] = None
-        return id_
+        edge = (node.node_id, id_) if direction == "next" else (id_, node.node_id)
+        return self._guessed(id_, edge) if is_guess else id_

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 from llama_index.core.schema import BaseNode
+from llama_index.core.storage.docstore.types import RefDocInfo
 
 from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest, Search, document_order
+from llama_index_ext_ctxaug.docstores.strategies import Fields
 from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
 from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys
@@ -23,7 +24,8 @@ class FilePages:
     """The order of the pages of files.
 
     Reads the store's list of all documents, once per call and only where a page ends; that read grows with
-    the store. For files whose pages are nodes without a source it reads all nodes.
+    the store. For files whose pages are nodes without a source it reads all nodes. A store that finds nodes
+    by their metadata is read for the nodes of the file instead.
 
     Attributes:
         reader: the loaded nodes.
@@ -32,6 +34,7 @@ class FilePages:
         same_label: for files that are kept apart, two documents with the same page label.
         doubtful: for files whose pages may be of several files, two pages that follow one another, and the
             metadata key in which they differ.
+        unordered: files of which some pages have no known order.
     """
 
     reader: BatchReader
@@ -39,7 +42,9 @@ class FilePages:
     orders: StoredOrders
     same_label: dict[File, Edge] = field(default_factory=dict)
     doubtful: dict[File, tuple[str, str, str]] = field(default_factory=dict)
-    _files: dict[bool, dict[File, Pages]] = field(default_factory=dict)
+    unordered: dict[File, None] = field(default_factory=dict)
+    _documents: dict[tuple[bool, Fields], Mapping[str, RefDocInfo]] = field(default_factory=dict)
+    _files: dict[tuple[bool, Fields], dict[File, Pages]] = field(default_factory=dict)
 
     def beside(
         self, node: BaseNode, own: Relations, step: int, ahead: int, ends: bool
@@ -60,8 +65,13 @@ class FilePages:
         file, is_root = own.document, own.source is None
         if not isinstance(file, tuple) or own.parent is not None:
             return None
-        yield ReadRequest(all_documents=not is_root, all_roots=is_root)
-        page, pages = own.source or node.node_id, self._pages(file, is_root)
+        fields: Fields = ()
+        if self.reader.lists_are_costly:
+            fields = tuple((key, node.metadata[key]) for key in self.keys.document)
+            yield ReadRequest(fields=(fields,))
+        else:
+            yield ReadRequest(all_documents=not is_root, all_roots=is_root)
+        page, pages = own.source or node.node_id, self._pages(file, is_root, fields)
         if pages is None or page not in pages.ids:
             return None
         is_guess = False
@@ -102,15 +112,21 @@ class FilePages:
         if key := pages.difference(first, second):
             self.doubtful.setdefault(file, (first, second, key))
 
-    def _pages(self, file: Any, is_root: bool) -> Pages | None:
+    def _pages(self, file: File, is_root: bool, fields: Fields) -> Pages | None:
         """Return the pages of a file; None for a file that is kept apart."""
-        documents = (self.reader.all_roots if is_root else self.reader.all_documents) or {}
-        if is_root not in self._files:
-            metadata = {id_: info.metadata for id_, info in documents.items()}
-            self._files[is_root] = pages_of_files(metadata, self.keys)
-        pages = self._files[is_root].get(file)
+        if (is_root, fields) not in self._files:
+            listed = self.reader.all_roots if is_root else self.reader.all_documents
+            if fields:
+                listed = _documents_of(self.reader.with_fields[fields], is_root)
+            self._documents[is_root, fields] = listed or {}
+            metadata = {id_: info.metadata for id_, info in (listed or {}).items()}
+            self._files[is_root, fields] = pages_of_files(metadata, self.keys)
+        documents, pages = self._documents[is_root, fields], self._files[is_root, fields].get(file)
         if pages is None or self._is_kept_apart(file, pages):
             return None
+        if pages.order.guessed and not self.reader.documents_have_order:
+            self.unordered[file] = None
+            pages = replace(pages, order=replace(pages.order, guessed={}))
         for id_ in pages.ids:
             self.reader.documents.setdefault(id_, document_order(documents[id_]))
         return pages
@@ -133,6 +149,17 @@ def _after(pages: Pages, id_: str, step: int) -> Iterator[tuple[str, bool]]:
             return
         seen.add(place)
         yield pages.ids[place], is_guess
+
+
+def _documents_of(nodes: Iterable[BaseNode], is_root: bool) -> dict[str, RefDocInfo]:
+    """Group nodes by their source documents, or take those without one as documents of one node."""
+    documents: dict[str, RefDocInfo] = {}
+    for node in nodes:
+        source = relations(node).source
+        if (source is None) == is_root:
+            info = documents.setdefault(source or node.node_id, RefDocInfo(metadata=node.metadata))
+            info.node_ids.append(node.node_id)
+    return documents
 
 
 def _edge(links: NeighborLinks | None, step: int) -> tuple[str, bool] | None:

@@ -255,6 +255,7 @@ def _break(docstore: BaseDocumentStore, error: Exception) -> None:
     async def afail(*_: object, **__: object) -> None:
         raise error
 
-    for name in ("get_nodes", "get_node", "get_document", "get_ref_doc_info", "get_all_ref_doc_info"):
+    names = ("get_nodes", "get_node", "get_document", "get_ref_doc_info", "get_all_ref_doc_info", "read")
+    for name in names:
         setattr(docstore, name, fail)
         setattr(docstore, f"a{name}", afail)

@@ -175,7 +175,7 @@ def test_a_store_without_an_async_client_is_read_in_a_thread(
 ) -> None:
     """Without a bulk read, the ValueError of a missing async client leads to a thread, logged once."""
     monkeypatch.setattr(store_call, "_logged", set())
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(registry, "registered", {})
     docstore = request.getfixturevalue(f"make_{kind}")()
     chain = linked_document(9)
     docstore.add_documents(chain)

@@ -15,7 +15,7 @@ from llama_index_ext_ctxaug.docstores.bulk import (
     postgres,
     redis,
 )
-from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, register_bulk_read
+from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, register_bulk_read, registered
 
 __all__ = ["register_bulk_read"]
 
@@ -24,13 +24,13 @@ _READS = {
     "storage.kvstore.duckdb.base.DuckDBKVStore": BulkRead(duckdb.read),
     "storage.kvstore.dynamodb.base.DynamoDBKVStore": BulkRead(dynamodb.read),
     "storage.kvstore.elasticsearch.base.ElasticsearchKVStore": BulkRead(
-        elasticsearch.read, elasticsearch.aread
+        elasticsearch.read, elasticsearch.aread, "_client"
     ),
-    "storage.kvstore.firestore.base.FirestoreKVStore": BulkRead(firestore.read, firestore.aread),
-    "storage.kvstore.mongodb.base.MongoDBKVStore": BulkRead(mongodb.read, mongodb.aread),
-    "storage.kvstore.postgres.base.PostgresKVStore": BulkRead(postgres.read, postgres.aread),
-    "storage.kvstore.redis.base.RedisKVStore": BulkRead(redis.read, redis.aread),
+    "storage.kvstore.firestore.base.FirestoreKVStore": BulkRead(firestore.read, firestore.aread, "_adb"),
+    "storage.kvstore.mongodb.base.MongoDBKVStore": BulkRead(mongodb.read, mongodb.aread, "_aclient"),
+    "storage.kvstore.postgres.base.PostgresKVStore": BulkRead(postgres.read, postgres.aread, "_async_engine"),
+    "storage.kvstore.redis.base.RedisKVStore": BulkRead(redis.read, redis.aread, "_async_redis_client"),
 }
 
 for _name, _bulk in _READS.items():
-    register_bulk_read(f"llama_index.{_name}", *_bulk)
+    registered[f"llama_index.{_name}"] = _bulk

@@ -10,7 +10,6 @@ import weakref
 from typing import Any
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import Keys, Values, from_rows, private
-from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 
 _sync_clients: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
@@ -22,9 +21,7 @@ def read(kvstore: Any, keys: Keys) -> Values:
 
 async def aread(kvstore: Any, keys: Keys) -> Values:
     """Read all keys in one request with the async client."""
-    client = private(kvstore, "_client")
-    with own_loop(client):
-        return _values(keys, await client.mget(docs=_documents(keys)))
+    return _values(keys, await private(kvstore, "_client").mget(docs=_documents(keys)))
 
 
 def _sync_client(client: Any) -> Any:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import Keys, Values, from_rows, private
-from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 
 
 def read(kvstore: Any, keys: Keys) -> Values:
@@ -19,8 +18,7 @@ def read(kvstore: Any, keys: Keys) -> Values:
 async def aread(kvstore: Any, keys: Keys) -> Values:
     """Read all keys in one request with the async client."""
     client = private(kvstore, "_adb")
-    with own_loop(client):
-        found = [one async for one in client.get_all(_references(client, kvstore, keys))]
+    found = [one async for one in client.get_all(_references(client, kvstore, keys))]
     return _values(kvstore, keys, found)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import Keys, Values, private
-from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 
 
 def read(kvstore: Any, keys: Keys) -> Values:
@@ -18,11 +17,10 @@ def read(kvstore: Any, keys: Keys) -> Values:
 async def aread(kvstore: Any, keys: Keys) -> Values:
     """Read all keys with the async client."""
     database = private(kvstore, "_adb")
-    with own_loop(private(kvstore, "_aclient")):
-        return {
-            name: _values(await database[name].find(**_query(ids)).to_list(len(ids)))
-            for name, ids in keys.items()
-        }
+    return {
+        name: _values(await database[name].find(**_query(ids)).to_list(len(ids)))
+        for name, ids in keys.items()
+    }
 
 
 def _query(ids: Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import Keys, Values, found, private
-from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 
 
 def read(kvstore: Any, keys: Keys) -> Values:
@@ -23,13 +22,12 @@ def read(kvstore: Any, keys: Keys) -> Values:
 async def aread(kvstore: Any, keys: Keys) -> Values:
     """Read all keys in one round trip with the async client."""
     client = private(kvstore, "_async_redis_client")
-    with own_loop(client):
-        if len(keys) == 1:
-            [(collection, ids)] = keys.items()
-            return {collection: found(ids, await client.hmget(collection, ids))}
-        async with client.pipeline(transaction=False) as pipe:
-            _queue(pipe, keys)
-            return _answers(keys, await pipe.execute())
+    if len(keys) == 1:
+        [(collection, ids)] = keys.items()
+        return {collection: found(ids, await client.hmget(collection, ids))}
+    async with client.pipeline(transaction=False) as pipe:
+        _queue(pipe, keys)
+        return _answers(keys, await pipe.execute())
 
 
 def _queue(pipe: Any, keys: Keys) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from llama_index.core.storage.docstore.keyval_docstore import KVDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.storage.kvstore.types import BaseKVStore
+
+from llama_index_ext_ctxaug.docstores.event_loops import own_loop
 
 Keys = Mapping[str, Sequence[str]]
 """Keys to read, by the collection of the key-value store that holds them."""
@@ -22,13 +25,24 @@ class BulkRead(NamedTuple):
     Attributes:
         read: `read(kvstore, keys) -> values`.
         aread: the same without blocking the event loop; None to run `read` in a thread.
+        client: name of the key-value store's attribute with its async client, which serves one event loop.
     """
 
     read: Callable[[Any, Keys], Values]
     aread: Callable[[Any, Keys], Awaitable[Values]] | None = None
+    client: str | None = None
+
+    def own_loop(self, docstore: Any) -> AbstractContextManager[None]:
+        """Use a docstore's async client in its own event loop only.
+
+        Raises:
+            NotImplementedError: the client belongs to another event loop.
+        """
+        client = getattr(docstore._kvstore, self.client, None) if self.client else None
+        return nullcontext() if client is None else own_loop(client)
 
 
-_registered: dict[str, BulkRead] = {}
+registered: dict[str, BulkRead] = {}
 
 _REPLACED = (
     *("get_nodes", "get_node", "get_document", "get_ref_doc_info"),
@@ -64,8 +78,7 @@ def register_bulk_read(
         register_bulk_read(MyKVStore, read)
         ```
     """
-    name = kvstore if isinstance(kvstore, str) else _name(kvstore)
-    _registered[name] = BulkRead(read, aread)
+    registered[kvstore if isinstance(kvstore, str) else _name(kvstore)] = BulkRead(read, aread)
 
 
 def bulk_read_of(docstore: BaseDocumentStore) -> BulkRead | None:
@@ -74,7 +87,7 @@ def bulk_read_of(docstore: BaseDocumentStore) -> BulkRead | None:
         return None
     kvstore = getattr(docstore, "_kvstore", None)
     for base in type(kvstore).__mro__:
-        bulk = _registered.get(_name(base))
+        bulk = registered.get(_name(base))
         if bulk is not None:
             return bulk if _inherits(kvstore, base, ("get", "aget")) else None
     return None

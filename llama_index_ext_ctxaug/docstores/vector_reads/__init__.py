@@ -9,7 +9,7 @@ from llama_index_ext_ctxaug.docstores.vector_reads import lancedb, milvus, postg
 from llama_index_ext_ctxaug.docstores.vector_reads.registry import (
     VectorRead,
     read_publicly,
-    register_vector_read,
+    registered,
 )
 
 _ASTRA_LIMIT = 100_000
@@ -26,4 +26,4 @@ _READS = {
 }
 
 for _name, _read in _READS.items():
-    register_vector_read(f"llama_index.vector_stores.{_name}", _read)
+    registered[f"llama_index.vector_stores.{_name}"] = _read

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_ext_ctxaug.docstores.vector_reads.registry import By, aread_publicly, read_publicly
+from llama_index_ext_ctxaug.docstores.vector_reads.registry import Wanted, aread_publicly, read_publicly
 
 
-def read(store: Any, by: By, ids: Sequence[str]) -> Sequence[BaseNode]:
+def read(store: Any, wanted: Wanted) -> Sequence[BaseNode]:
     """Read with the sync client."""
-    return read_publicly(store, by, _escaped(by, ids))
+    return read_publicly(store, _escaped(wanted))
 
 
-async def aread(store: Any, by: By, ids: Sequence[str]) -> Sequence[BaseNode]:
+async def aread(store: Any, wanted: Wanted) -> Sequence[BaseNode]:
     """Read with the async client."""
-    return await aread_publicly(store, by, _escaped(by, ids))
+    return await aread_publicly(store, _escaped(wanted))
 
 
-def _escaped(by: By, ids: Sequence[str]) -> Sequence[str]:
-    if by == "document":
-        return ids  # a filter, whose values the store escapes
-    return [id_.replace("\\", "\\\\").replace("'", "\\'") for id_ in ids]
+def _escaped(wanted: Wanted) -> Wanted:
+    if isinstance(wanted, Mapping):
+        return wanted  # filters, whose values the store escapes
+    return [id_.replace("\\", "\\\\").replace("'", "\\'") for id_ in wanted]
