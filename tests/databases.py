@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
@@ -54,6 +55,22 @@ def make_sync_mongodb(mongodb_port: int) -> Iterator[MakeDocstore]:
 
     with MongoClient("127.0.0.1", mongodb_port, directConnection=True) as client:
         yield lambda: MongoDocumentStore(MongoDBKVStore(client), namespace=uuid4().hex)
+
+
+@pytest.fixture
+def make_atlas(mongodb_port: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], BasePydanticVectorStore]:
+    """Make an empty collection of MongoDB Atlas's vector store; searches need Atlas, reads do not."""
+    from llama_index.vector_stores.mongodb import MongoDBAtlasVectorSearch
+    from pymongo import AsyncMongoClient, MongoClient, pool_options
+
+    # A client that connects looks for a file that containers have, which blocks the event loop once.
+    monkeypatch.setattr(pool_options, "get_container_env_info", dict)
+    uri = f"mongodb://127.0.0.1:{mongodb_port}/?directConnection=true"
+
+    def make() -> MongoDBAtlasVectorSearch:
+        return MongoDBAtlasVectorSearch(MongoClient(uri), AsyncMongoClient(uri), "nodes", uuid4().hex)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -124,11 +124,26 @@ def make_pgvector(postgres_url: str) -> Iterator[Callable[[], BasePydanticVector
             store._async_engine.sync_engine.dispose(close=False)  # its event loop has been closed
 
 
-@pytest.fixture(params=["chroma", "qdrant", "lancedb", "milvus", "pgvector"])
+@pytest.fixture
+def make_supabase(postgres_url: str) -> Callable[[], BasePydanticVectorStore]:
+    """Make an empty Supabase collection, which is a table of Postgres."""
+    from llama_index.vector_stores.supabase import SupabaseVectorStore
+    from vector_stores import DIMENSIONS
+
+    return lambda: SupabaseVectorStore(
+        postgres_connection_string=postgres_url, collection_name=f"t{uuid4().hex}", dimension=DIMENSIONS
+    )
+
+
+VECTOR_STORES = ("chroma", "qdrant", "lancedb", "milvus", "pgvector", "supabase", "atlas")
+"""The kinds of vector stores that run in tests."""
+
+
+@pytest.fixture(params=VECTOR_STORES)
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], BasePydanticVectorStore]:
     """Make an empty vector store of each kind; tests that use it are marked `stores`."""
     from vector_stores import MAKERS
 
-    if request.param == "pgvector":
-        return request.getfixturevalue("make_pgvector")
-    return lambda: MAKERS[request.param](tmp_path)
+    if request.param in MAKERS:
+        return lambda: MAKERS[request.param](tmp_path)
+    return request.getfixturevalue(f"make_{request.param}")

@@ -80,10 +80,15 @@ def emptied(store: BasePydanticVectorStore) -> BasePydanticVectorStore:
     return store
 
 
-def delete(store: BasePydanticVectorStore, node_id: str) -> None:
-    """Delete a node; LanceDB's own method quotes ids as column names."""
-    if hasattr(store, "table"):
+def delete(store: Any, node_id: str) -> None:
+    """Delete a node; LanceDB's own method quotes ids as column names, and two stores have none."""
+    kind = type(store).__name__
+    if kind == "LanceDBVectorStore":
         store.table.delete(f"id = '{node_id}'")
+    elif kind == "SupabaseVectorStore":
+        store._collection.delete([node_id])
+    elif kind == "MongoDBAtlasVectorSearch":
+        store.collection.delete_one({"_id": node_id})
     else:
         store.delete_nodes([node_id])
 

@@ -14,6 +14,7 @@ from llama_index.core.node_parser import HierarchicalNodeParser, MarkdownNodePar
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, TextNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
+from servers import VECTOR_STORES
 from vector_stores import MAKERS, FilledVectorStore, make_uuid
 
 from llama_index_ext_ctxaug.testing import AugmenterConformance, docstore_of, hits, linked_document
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.stores
 
 SERVERS = ("redis_docstore", "postgres_docstore", "duckdb_docstore")
 DATABASES = ("mongodb", "sync_mongodb", "dynamodb", "firestore", "elasticsearch")
-VECTOR_STORES = ("chroma", "qdrant", "lancedb", "milvus", "pgvector")
 
 HELD = [kind() for kind in vars(registry).values() if "augmenter" in getattr(kind, "__dict__", ())]
 AUGMENTERS = [one for one in HELD if isinstance(one, AugmenterConformance)]
@@ -173,12 +173,11 @@ def test_a_store_gives_what_one_in_memory_gives(
     kind: str, stored: Callable[[], Stored], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Text, metadata, order and scores are equal for all augmenters and common parameters."""
-    if kind == "pgvector":
-        docstore: BaseDocumentStore = FilledVectorStore(request.getfixturevalue("make_pgvector")())
-    elif kind in MAKERS:
-        docstore = FilledVectorStore(MAKERS[kind](tmp_path))
+    if kind in MAKERS:
+        docstore: BaseDocumentStore = FilledVectorStore(MAKERS[kind](tmp_path))
     else:
-        docstore = request.getfixturevalue(f"make_{kind}")()
+        made = request.getfixturevalue(f"make_{kind}")()
+        docstore = FilledVectorStore(made) if kind in VECTOR_STORES else made
     given, results = wanted(stored)
     docstore.add_documents(list(given.nodes))
     different = [

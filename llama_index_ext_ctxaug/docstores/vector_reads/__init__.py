@@ -5,7 +5,17 @@ Stores are found by the name of their class, so nothing is imported before a sto
 
 from functools import partial
 
-from llama_index_ext_ctxaug.docstores.vector_reads import lancedb, milvus, postgres, qdrant
+from llama_index_ext_ctxaug.docstores.vector_reads import (
+    lancedb,
+    milvus,
+    mongodb,
+    neo4j,
+    opensearch,
+    postgres,
+    qdrant,
+    supabase,
+    weaviate,
+)
 from llama_index_ext_ctxaug.docstores.vector_reads.registry import (
     VectorRead,
     read_publicly,
@@ -20,9 +30,14 @@ _READS = {
     "astra_db.base.AstraDBVectorStore": VectorRead(partial(read_publicly, limit=_ASTRA_LIMIT), batch=100),
     "lancedb.base.LanceDBVectorStore": VectorRead(lancedb.read),
     "milvus.base.MilvusVectorStore": VectorRead(milvus.read, milvus.aread),
+    "mongodb.base.MongoDBAtlasVectorSearch": VectorRead(mongodb.read, mongodb.aread),
+    "neo4jvector.base.Neo4jVectorStore": VectorRead(neo4j.read),
+    "opensearch.base.OpensearchVectorStore": VectorRead(opensearch.read, opensearch.aread),
     "pinecone.base.PineconeVectorStore": None,
     "postgres.base.PGVectorStore": VectorRead(postgres.read, postgres.aread),
     "qdrant.base.QdrantVectorStore": VectorRead(qdrant.read, qdrant.aread),
+    "supabase.base.SupabaseVectorStore": VectorRead(supabase.read),
+    "weaviate.base.WeaviateVectorStore": VectorRead(weaviate.read, weaviate.aread),
 }
 
 for _name, _read in _READS.items():
