@@ -111,14 +111,7 @@ class NeighborLinker(TransformComponent, OrderParameters):
         return [_with_links(node, links) for node in nodes]
 
     def check(self, nodes: Sequence[BaseNode]) -> LinkReport:
-        """Report what a call would change, without changing it.
-
-        Args:
-            nodes: as for a call.
-
-        Returns:
-            The report.
-        """
+        """Report what a call on these nodes would change, without changing it."""
         links = self.neighbor_links(nodes)
         done = Counter(
             new is not None
@@ -129,14 +122,7 @@ class NeighborLinker(TransformComponent, OrderParameters):
         return LinkReport(done[True], done[False], tuple(links.problems))
 
     def neighbor_links(self, nodes: Sequence[BaseNode]) -> NeighborLinks:
-        """Find the links that hold between nodes.
-
-        Args:
-            nodes: as for a call; of nodes with the same id the first counts.
-
-        Returns:
-            The links.
-        """
+        """Find the links that hold between nodes; of nodes with the same id the first counts."""
         by_id: dict[str, BaseNode] = {}
         for node in nodes:
             by_id.setdefault(node.node_id, node)

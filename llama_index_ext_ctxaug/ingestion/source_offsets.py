@@ -45,27 +45,11 @@ class SourceOffsets(WholeDocuments):
         return "SourceOffsets"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        """Run the parsers and set offsets.
-
-        Args:
-            nodes: whole documents.
-            **kwargs: passed to each parser.
-
-        Returns:
-            The chunks of the last parser.
-        """
+        """Run the parsers on whole documents and set the offsets of their chunks."""
         return _with_offsets(super().__call__(nodes, **kwargs), nodes)
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        """Run the parsers through their async methods and set offsets.
-
-        Args:
-            nodes: whole documents.
-            **kwargs: passed to each parser.
-
-        Returns:
-            The chunks of the last parser.
-        """
+        """Run the parsers through their async methods and set the offsets of their chunks."""
         return _with_offsets(await super().acall(nodes, **kwargs), nodes)
 
 
@@ -86,13 +70,12 @@ def _with_offsets(nodes: Sequence[BaseNode], documents: Sequence[BaseNode]) -> l
 
 
 def _with_place(node: TextNode, chunk: TextChunk) -> BaseNode:
-    known = chunk.checked and chunk.text == node.text
+    start, end = (chunk.start, chunk.end) if chunk.checked and chunk.text == node.text else (None, None)
     relationships = dict(node.relationships)
     source = relationships.get(_SOURCE)
     if isinstance(source, RelatedNodeInfo):
         marked = source.metadata | {OFFSETS_KEY: "source"}
         relationships[_SOURCE] = source.model_copy(update={"metadata": marked})
-    place = {"start_char_idx": chunk.start, "end_char_idx": chunk.end}
-    if not known:
-        place = dict.fromkeys(place)
-    return node.model_copy(update={**place, "relationships": relationships})
+    return node.model_copy(
+        update={"start_char_idx": start, "end_char_idx": end, "relationships": relationships}
+    )

@@ -51,29 +51,13 @@ class WholeDocuments(TransformComponent):
         return "WholeDocuments"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        """Run all transformations.
-
-        Args:
-            nodes: whole documents.
-            **kwargs: passed to each transformation.
-
-        Returns:
-            The nodes of the last transformation.
-        """
+        """Run all transformations on whole documents; keyword arguments are passed to each."""
         for transformation in self.transformations:
             nodes = transformation(nodes, **kwargs)
         return nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        """Run all transformations through their async methods.
-
-        Args:
-            nodes: whole documents.
-            **kwargs: passed to each transformation.
-
-        Returns:
-            The nodes of the last transformation.
-        """
+        """Run all transformations on whole documents through their async methods."""
         for transformation in self.transformations:
             nodes = await transformation.acall(nodes, **kwargs)
         return nodes

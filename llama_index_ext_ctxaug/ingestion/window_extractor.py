@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -72,16 +72,7 @@ class WindowExtractor(TransformComponent):
         return "WindowExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        """Write windows.
-
-        Args:
-            nodes: the nodes of whole documents; parents and documents among them help, since their text
-                shows what lies between chunks.
-            **kwargs: not used.
-
-        Returns:
-            Copies of the nodes with windows in metadata, in the same order.
-        """
+        """Write windows, as `extract` does; parents and documents among the nodes give their own texts."""
         return self.extract(nodes)
 
     def extract(self, nodes: Sequence[BaseNode], texts: Mapping[str, str] | None = None) -> list[BaseNode]:
@@ -125,32 +116,30 @@ class _Windows:
 
     def around(self, node: BaseNode) -> tuple[str, Span]:
         """Return the text of a window and the span of the node's own text in it."""
-        before = self._side(node.node_id, self.links.chains.preceding.get)
-        ids = [*reversed(before), node.node_id, *self._side(node.node_id, self.links.chains.followers.get)]
+        ids = self._around(node.node_id, self.size)
         chunks = [self._chunk(id_) for id_ in ids]
         joined = join_located(chunks, self.texts, chunk_separator=self.separator)
-        return joined.text, joined.spans[len(before)]
+        return joined.text, joined.spans[ids.index(node.node_id)]
 
-    def _side(self, node_id: str, beside: Callable[[str], str | None], size: int | None = None) -> list[str]:
+    def _around(self, id_: str, size: int) -> list[str]:
+        """Return the ids of at most so many nodes on each side of one, and its own, in order."""
+        before = self._side(id_, self.links.chains.preceding, size)
+        return [*reversed(before), id_, *self._side(id_, self.links.chains.followers, size)]
+
+    def _side(self, node_id: str, beside: Mapping[str, str], size: int) -> list[str]:
         ids: list[str] = []
-        current = beside(node_id)
-        while current is not None and len(ids) < (size or self.size):
+        current = beside.get(node_id)
+        while current is not None and len(ids) < size:
             ids.append(current)
-            current = beside(current)
+            current = beside.get(current)
         return ids
 
     def _chunk(self, id_: str) -> TextChunk:
         if id_ not in self._chunks:
-            chain = self._chain(id_)
+            chain = self._around(id_, len(self.links.nodes))
             located = locate([self._noted(self.links.nodes[link]) for link in chain], self.texts)
             self._chunks.update(zip(chain, located, strict=True))
         return self._chunks[id_]
-
-    def _chain(self, id_: str) -> list[str]:
-        """Return the ids of all nodes that precede or follow one, in order."""
-        before = self._side(id_, self.links.chains.preceding.get, len(self.links.nodes))
-        after = self._side(id_, self.links.chains.followers.get, len(self.links.nodes))
-        return [*reversed(before), id_, *after]
 
     def _noted(self, node: BaseNode) -> TextChunk:
         own = relations(node)
@@ -158,12 +147,10 @@ class _Windows:
         for id_ in (own.source, own.parent):
             if id_ in self.links.nodes and id_ is not None:
                 self.texts.setdefault(id_, text_of(self.links.nodes[id_]))
-        shift = start_in_document(node, base, own.source, self.links.nodes.get, _parent)
+        shift = start_in_document(
+            node, base, own.source, self.links.nodes.get, lambda above: relations(above).parent
+        )
         return TextChunk(text_of(node), *offsets_of(node), base, shift, document=own.source)
-
-
-def _parent(node: BaseNode) -> str | None:
-    return relations(node).parent
 
 
 def _with_metadata(node: BaseNode, metadata: Mapping[str, str], keys: Sequence[str]) -> BaseNode:

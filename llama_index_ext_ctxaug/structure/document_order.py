@@ -12,7 +12,7 @@ from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeRelati
 from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.link_problems import LinkProblem, ProblemKind
 from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys, whole_number
-from llama_index_ext_ctxaug.structure.pages import pages_of_files
+from llama_index_ext_ctxaug.structure.pages import files_of, pages_of
 from llama_index_ext_ctxaug.structure.relationships import related_id, related_ids
 
 MAX_BREAK = 2
@@ -131,8 +131,9 @@ class ReadingOrder:
         documents: dict[str, Mapping[str, Any]] = {}
         for node in self.nodes.values():
             documents.setdefault(self._source(node) or "", node.metadata)
-        for file, pages in pages_of_files(documents, self.keys).items():
-            ids, order = pages.ids, pages.order
+        for file, ids in files_of(documents, self.keys).items():
+            pages = pages_of(ids, documents, self.keys)
+            order = pages.order
             if order.repeated:
                 self.note("repeated_page", *(ids[place] for place in order.repeated))
                 continue

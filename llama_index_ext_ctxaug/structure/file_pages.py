@@ -14,7 +14,7 @@ from llama_index_ext_ctxaug.docstores.strategies import Fields
 from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
 from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys
-from llama_index_ext_ctxaug.structure.pages import Pages, pages_of_files
+from llama_index_ext_ctxaug.structure.pages import Pages, files_of, pages_of
 from llama_index_ext_ctxaug.structure.relationships import Relations, relations
 from llama_index_ext_ctxaug.structure.stored_order import MAX_DOCUMENT_SCAN, StoredOrders
 
@@ -44,7 +44,8 @@ class FilePages:
     doubtful: dict[File, tuple[str, str, str]] = field(default_factory=dict)
     unordered: dict[File, None] = field(default_factory=dict)
     _documents: dict[tuple[bool, Fields], Mapping[str, RefDocInfo]] = field(default_factory=dict)
-    _files: dict[tuple[bool, Fields], dict[File, Pages]] = field(default_factory=dict)
+    _files: dict[tuple[bool, Fields], dict[File, list[str]]] = field(default_factory=dict)
+    _ordered: dict[tuple[File, bool, Fields], Pages | None] = field(default_factory=dict)
 
     def beside(
         self, node: BaseNode, own: Relations, step: int, ahead: int, ends: bool
@@ -95,7 +96,8 @@ class FilePages:
 
     def places(self, file: File, nodes: Sequence[BaseNode]) -> list[int] | None:
         """Order nodes of different pages of a file; None if the file is kept apart."""
-        pages = pages_of_files({relations(n).source or n.node_id: n.metadata for n in nodes}, self.keys)[file]
+        metadata = {relations(node).source or node.node_id: node.metadata for node in nodes}
+        pages = pages_of([*metadata], metadata, self.keys)
         if self._is_kept_apart(file, pages):
             return None
         for first, second in pairwise(pages.ids[place] for place in pages.order.places):
@@ -114,15 +116,23 @@ class FilePages:
 
     def _pages(self, file: File, is_root: bool, fields: Fields) -> Pages | None:
         """Return the pages of a file; None for a file that is kept apart."""
+        if (file, is_root, fields) not in self._ordered:
+            self._ordered[file, is_root, fields] = self._order(file, is_root, fields)
+        return self._ordered[file, is_root, fields]
+
+    def _order(self, file: File, is_root: bool, fields: Fields) -> Pages | None:
         if (is_root, fields) not in self._files:
             listed = self.reader.all_roots if is_root else self.reader.all_documents
             if fields:
                 listed = _documents_of(self.reader.with_fields[fields], is_root)
             self._documents[is_root, fields] = listed or {}
             metadata = {id_: info.metadata for id_, info in (listed or {}).items()}
-            self._files[is_root, fields] = pages_of_files(metadata, self.keys)
-        documents, pages = self._documents[is_root, fields], self._files[is_root, fields].get(file)
-        if pages is None or self._is_kept_apart(file, pages):
+            self._files[is_root, fields] = files_of(metadata, self.keys)
+        documents, ids = self._documents[is_root, fields], self._files[is_root, fields].get(file)
+        if ids is None:
+            return None
+        pages = pages_of(ids, {id_: documents[id_].metadata for id_ in ids}, self.keys)
+        if self._is_kept_apart(file, pages):
             return None
         if pages.order.guessed and not self.reader.documents_have_order:
             self.unordered[file] = None

@@ -113,13 +113,9 @@ def find_headings(text: str, kinds: Iterable[TextHeadingKind] = TEXT_HEADING_KIN
     lines = _lines(text)
     headings: list[Heading] = []
     for place, line in enumerate(lines):
-        if line.hidden or line.blank:
-            continue
-        for rule in rules:
-            found = rule(lines, place)
-            if found is not None:
-                headings.append(Heading(line.start, *found))
-                break
+        if not (line.hidden or line.blank):
+            found = next((found for rule in rules if (found := rule(lines, place))), None)
+            headings += [Heading(line.start, *found)] if found else []
     return headings
 
 
@@ -170,17 +166,12 @@ def _fences(lines: list[_Line]) -> list[tuple[int, re.Match[str]]]:
 
 def _markdown(lines: list[_Line], place: int) -> tuple[int, str] | None:
     match = _ATX.match(lines[place].text)
-    if match is not None:
-        level = len(match[1])
-        if level == 1 and any(_is_comment(line) for line in _adjacent(lines, place)):
-            return None
-        return level, match[2]
-    return _titled(lines, place, "=-")
-
-
-def _is_comment(line: _Line) -> bool:
-    """Return True for a `# line`: next to another one, both are comments of a script."""
-    return line.text.startswith(("# ", "#!"))
+    if match is None:
+        return _titled(lines, place, "=-")
+    # A "# line" beside another one: both are comments of a script.
+    beside = lines[max(0, place - 1) : place] + lines[place + 1 : place + 2]
+    is_comment = len(match[1]) == 1 and any(line.text.startswith(("# ", "#!")) for line in beside)
+    return None if is_comment else (len(match[1]), match[2])
 
 
 def _underlined(lines: list[_Line], place: int) -> tuple[int, str] | None:
@@ -283,11 +274,8 @@ def _item(lines: list[_Line], place: int) -> tuple[int, str] | None:
     if style == "number" and not (_blank_at(lines, place - 1) and _blank_at(lines, place + 1)):
         return None
     before, after = _nearest(lines, place, -1), _nearest(lines, place, 1)
-    if after is None or _item_style(after)[0] == style:
-        return None
-    if before is not None and _item_style(before)[0] == style:
-        return None
-    return level, text.strip()
+    beside = {_item_style(line)[0] for line in (before, after) if line is not None}
+    return None if after is None or style in beside else (level, text.strip())
 
 
 def _item_style(text: str) -> tuple[str | None, int, str]:
@@ -307,17 +295,9 @@ def _blank_at(lines: list[_Line], place: int) -> bool:
 
 
 def _nearest(lines: list[_Line], place: int, step: int) -> str | None:
-    """The nearest line before or after that is not blank."""
-    place += step
-    while 0 <= place < len(lines):
-        if not lines[place].blank:
-            return lines[place].text
-        place += step
-    return None
-
-
-def _adjacent(lines: list[_Line], place: int) -> list[_Line]:
-    return lines[max(0, place - 1) : place] + lines[place + 1 : place + 2]
+    """Return the nearest line before or after that is not blank."""
+    beside = range(place + step, len(lines) if step > 0 else -1, step)
+    return next((lines[other].text for other in beside if not lines[other].blank), None)
 
 
 _RULES: Mapping[TextHeadingKind, _Rule] = {

@@ -75,8 +75,8 @@ class OrderKeys:
         apart = (
             f"{key}={text}"
             for key, value in metadata.items()
+            if (isinstance(value, str) and value.endswith(ends)) or _names_owner(key)
             if key not in self.document and (text := _text(value)) is not None
-            if _names_owner(key) or text.endswith(ends)
         )
         return (*named, *sorted(apart))
 

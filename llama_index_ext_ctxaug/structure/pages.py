@@ -67,21 +67,28 @@ class Pages:
         return next((key for key, values in self.differing.items() if values[one] != values[other]), None)
 
 
-def pages_of_files(documents: Mapping[str, Mapping[str, Any]], keys: OrderKeys) -> dict[File, Pages]:
-    """Find the documents that are pages of files.
+Documents = Mapping[str, Mapping[str, Any]]
+"""The metadata of documents by id, in the order of the reader."""
 
-    Args:
-        documents: the metadata of documents by id, in the order of the reader.
-        keys: metadata keys that give the file and the page of a document.
-    """
+
+def files_of(documents: Documents, keys: OrderKeys) -> dict[File, list[str]]:
+    """Return the ids of the documents of each file."""
     files: dict[File, list[str]] = {}
     for id_, metadata in documents.items():
         if (file := keys.file(metadata)) is not None:
             files.setdefault(file, []).append(id_)
-    return {file: _pages(ids, [documents[id_] for id_ in ids], keys) for file, ids in files.items()}
+    return files
 
 
-def _pages(ids: list[str], documents: Sequence[Mapping[str, Any]], keys: OrderKeys) -> Pages:
+def pages_of(ids: list[str], metadata: Documents, keys: OrderKeys) -> Pages:
+    """Order the documents of a file.
+
+    Args:
+        ids: ids of its documents.
+        metadata: the metadata of these documents at least.
+        keys: metadata keys that give the page of a document.
+    """
+    documents = [metadata[id_] for id_ in ids]
     labels = [metadata.get(keys.page) for metadata in documents]
     order = order_pages(labels)
     first, last = (_page_number(labels[order.places[place]]) for place in (0, -1))

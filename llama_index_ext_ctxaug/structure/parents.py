@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, NodeRelationship
 from llama_index_ext_ctxaug.docstores.batch_reader import ReadRequest
 from llama_index_ext_ctxaug.structure.adjacency import Adjacency
 from llama_index_ext_ctxaug.structure.order_keys import File
-from llama_index_ext_ctxaug.structure.relationships import related_ids
+from llama_index_ext_ctxaug.structure.relationships import keeps_no_links, related_ids
 from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
 
@@ -35,7 +35,7 @@ class Ancestry:
 
     def __post_init__(self) -> None:
         if self.links.repair:
-            lost = (id_ for id_, node in self.hits.items() if node.relationships.keys() <= _OF_ANY_STORE)
+            lost = (id_ for id_, node in self.hits.items() if keeps_no_links(node))
             self._copies_wanted.update(dict.fromkeys(lost))
 
     def node(self, node_id: str) -> BaseNode | None:
@@ -172,7 +172,3 @@ class Ancestry:
         elif self.unfit:
             self.unfit.pop(child.node_id, None)
         return reason is None
-
-
-_OF_ANY_STORE = frozenset({NodeRelationship.SOURCE})
-"""The relationships that a vector store returns even where it keeps none."""

@@ -43,32 +43,33 @@ def relations(node: BaseNode) -> Relations:
     previous = next_ = source = parent = None
     node_id = node.id_
     for relationship, related in node.relationships.items():
-        if not isinstance(related, RelatedNodeInfo):
+        if isinstance(related, list):  # a builtin: isinstance of a pydantic class takes half of this function
             if not related:
                 continue
             related = related[0]  # noqa: PLW2901
         id_ = related.node_id
         if id_ == node_id:
             continue
-        if relationship is _PREVIOUS:
+        if relationship is _SOURCE:
+            source = id_
+        elif relationship is _PREVIOUS:
             previous = id_
         elif relationship is _NEXT:
             next_ = id_
-        elif relationship is _SOURCE:
-            source = id_
         elif relationship is _PARENT:
             parent = id_
-    return Relations(previous, next_, source, parent, document=source)
+    return Relations(previous, next_, source, parent, source)
+
+
+def keeps_no_links(node: BaseNode) -> bool:
+    """Return True if a node has no relationship but its source, the one that any vector store keeps."""
+    return node.relationships.keys() <= {_SOURCE}
 
 
 def related_ids(node: BaseNode, relationship: NodeRelationship) -> list[str]:
     """Return the ids under a relationship, whether it holds one node or a list of them."""
-    related = node.relationships.get(relationship)
-    if related is None:
-        return []
-    if isinstance(related, RelatedNodeInfo):
-        return [related.node_id]
-    return [info.node_id for info in related]
+    related = node.relationships.get(relationship) or []
+    return [info.node_id for info in ([related] if isinstance(related, RelatedNodeInfo) else related)]
 
 
 def related_id(node: BaseNode, relationship: NodeRelationship) -> str | None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from llama_index.core.schema import BaseNode, NodeRelationship
+from llama_index.core.schema import BaseNode
 
 from llama_index_ext_ctxaug.docstores.batch_reader import BatchReader, ReadRequest, Search
 from llama_index_ext_ctxaug.structure.document_order import ReadingOrder
 from llama_index_ext_ctxaug.structure.neighbor_links import NeighborLinks
 from llama_index_ext_ctxaug.structure.order_keys import OrderKeys
-from llama_index_ext_ctxaug.structure.relationships import relations
+from llama_index_ext_ctxaug.structure.relationships import keeps_no_links, relations
 
 MAX_DOCUMENT_SCAN = 1000
 """Maximum chunks of one document to read for a link that the document's list does not show."""
-
-_OF_ANY_STORE = frozenset({NodeRelationship.SOURCE})
-"""The relationships that a vector store returns even where it keeps none."""
 
 
 @dataclass
@@ -49,7 +46,7 @@ class StoredOrders:
         start = max(0, min(place - MAX_DOCUMENT_SCAN // 2, len(order.ids) - MAX_DOCUMENT_SCAN))
         ids = order.ids[start : start + MAX_DOCUMENT_SCAN]
         hits = self.reader.hits
-        lost = [id_ for id_ in ids if id_ in hits and hits[id_].relationships.keys() <= _OF_ANY_STORE]
+        lost = [id_ for id_ in ids if id_ in hits and keeps_no_links(hits[id_])]
         yield ReadRequest(nodes=ids, copies=lost)
         unlisted = [id_ for id_ in (*hits, node_id or "") if id_ not in order.places]
         nodes = {id_: node for id_ in (*ids, *unlisted) if (node := self._node(id_, source)) is not None}
@@ -68,6 +65,6 @@ class StoredOrders:
     def _node(self, id_: str, source: str) -> BaseNode | None:
         """Return a node of the document, the store's copy where the hit has lost its relationships."""
         node = self.reader.node(id_)
-        if node is not None and node.relationships.keys() <= _OF_ANY_STORE:
+        if node is not None and keeps_no_links(node):
             node = self.reader.copy(id_) or node
         return node if node is not None and (relations(node).source or id_) == source else None

@@ -71,8 +71,7 @@ def _table(text: str, lines: Sequence[Span], first: int) -> list[Unit]:
     rule = text[lines[1].start : lines[1].end] if len(lines) > 1 else ""
     if not _TABLE_RULE.fullmatch(rule):
         return [Unit(line) for line in lines]
-    header = (first, first + 1)
-    return [*(Unit(line, header) for line in lines[:2]), *(Unit(line, header) for line in lines[2:])]
+    return [Unit(line, header=(first, first + 1)) for line in lines]
 
 
 def _prose(text: str, span: Span) -> Iterator[Span]:
