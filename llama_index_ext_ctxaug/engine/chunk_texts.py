@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -131,16 +132,14 @@ class ChunkTexts:
 
     def span(self, passage: Passage) -> Span | None:
         """Return the characters of the source document that a passage covers; None if a place is unknown."""
-        texts = [self.of(chunk) for chunk in passage.chunks if is_text(chunk.node)]
-        starts = [text.source_start if text.offsets_fit else None for text in texts]
-        known = [
-            (start, start + len(text.text))
-            for start, text in zip(starts, texts, strict=True)
-            if start is not None
-        ]
-        if not known or len(known) < len(passage.chunks):
-            return None
-        return Span(min(known)[0], max(end for _, end in known))
+        first, last = sys.maxsize, 0
+        for chunk in passage.chunks:
+            text = self.of(chunk)
+            start = text.source_start if text.offsets_fit and is_text(chunk.node) else None
+            if start is None:
+                return None
+            first, last = min(first, start), max(last, start + len(text.text))
+        return Span(first, last)
 
     def share(self, first: Passage, second: Passage) -> bool:
         """Return True if the second passage begins with text of the first, at its place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from llama_index_ext_ctxaug.engine.chunk_texts import ChunkTexts
@@ -47,27 +47,27 @@ def runs_of(
 
 def _overlapping(passages: Sequence[Passage], texts: ChunkTexts) -> list[list[Passage]]:
     """Group passages that share text of a document though no link joins them; groups by rank."""
-    documents: dict[str, list[int]] = {}
+    documents: dict[str, dict[int, Span]] = {}
     for number, passage in enumerate(passages):
         document = texts.expansion.links.source(passage.chunks[0].node)
-        if document is not None and texts.span(passage) is not None:
-            documents.setdefault(document, []).append(number)
+        span = None if document is None else texts.span(passage)
+        if document is not None and span is not None:
+            documents.setdefault(document, {})[number] = span
     groups = {number: [number] for number in range(len(passages))}
-    for numbers in documents.values():
-        if len(numbers) > 1:
-            for group in _sharing(numbers, passages, texts):
+    for spans in documents.values():
+        if len(spans) > 1:
+            for group in _sharing(spans, passages, texts):
                 for number in group:
                     del groups[number]
                 groups[min(group)] = group
     return [[passages[number] for number in groups[first]] for first in sorted(groups)]
 
 
-def _sharing(numbers: Sequence[int], passages: Sequence[Passage], texts: ChunkTexts) -> list[list[int]]:
+def _sharing(spans: Mapping[int, Span], passages: Sequence[Passage], texts: ChunkTexts) -> list[list[int]]:
     """Group passages of one document in reading order, each with those that begin before it ends."""
     groups: list[list[int]] = []
     reach = 0  # the passage that ends last in the group
-    spans = {number: texts.span(passages[number]) or Span(0, 0) for number in numbers}
-    for number in sorted(numbers, key=lambda number: (spans[number].start, -spans[number].end)):
+    for number in sorted(spans, key=lambda number: (spans[number].start, -spans[number].end)):
         if groups and texts.share(passages[reach], passages[number]):
             groups[-1].append(number)
             reach = max(reach, number, key=lambda number: spans[number].end)

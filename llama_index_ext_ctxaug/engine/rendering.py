@@ -53,9 +53,11 @@ class Renderer:
         """Join the text of a run."""
         key = tuple((chunk.node.id_, follows) for chunk, follows in zip(*run, strict=True))
         if key not in self._joined:
-            chunks = (
-                self.texts.of(chunk)._replace(follows=follows) for chunk, follows in zip(*run, strict=True)
-            )
+            texts = [self.texts.of(chunk) for chunk in run.chunks]
+            chunks = [
+                text if text.follows == follows else text._replace(follows=follows)
+                for text, follows in zip(texts, run.follows, strict=True)
+            ]
             options = self.options
             self._joined[key] = join_located(
                 chunks, self.texts.documents, options.hole_separator, options.chunk_separator

@@ -62,13 +62,14 @@ def encode(provenance: Provenance, node: BaseNode) -> str:
     else:
         data.update(_made(provenance, text_of(node), number))
     data["ids"] = list(map(_packed, ids))
-    if provenance.pieces:
-        room = MAX_BYTES - len(_dumped(data))
-        chunks = [piece.metadata for piece in provenance.pieces]
-        data["shared"], data["own"] = _metadata(chunks, node.metadata, room)
-        room -= len(_dumped([data["shared"], data["own"]])) + _KEYS
-        data["parts"] = fingerprint(text_of(node), room)
-    return _dumped(data)
+    origin = _dumped(data)
+    if not provenance.pieces:
+        return origin
+    room = MAX_BYTES - len(origin)
+    shared, own = _metadata([piece.metadata for piece in provenance.pieces], node.metadata, room)
+    described = _dumped({"shared": shared, "own": own})
+    parts = fingerprint(text_of(node), room - len(described) - _KEYS)
+    return f'{origin[:-1]},{described[1:-1]},"parts":{_dumped(parts)}}}'
 
 
 @lru_cache(maxsize=1000)

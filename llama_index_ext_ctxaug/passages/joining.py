@@ -55,8 +55,9 @@ class JoinedText:
         Returns:
             Chunk number and span, in order of the text; spans neither overlap nor are empty.
         """
-        if not preferred:
-            preferred = [False] * len(self.spans)
+        if all(one.end <= two.start for one, two in pairwise(self.spans)):
+            return [(number, span) for number, span in enumerate(self.spans) if span.start < span.end]
+        preferred = preferred or [False] * len(self.spans)
         cuts = sorted({edge for span in self.spans for edge in span})
         order = sorted(range(len(self.spans)), key=lambda number: self.spans[number])
         tiles: list[tuple[int, Span]] = []

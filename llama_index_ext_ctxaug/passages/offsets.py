@@ -12,7 +12,7 @@ from llama_index_ext_ctxaug.passages.span import Span
 OFFSETS_KEY = "char_offsets"
 """Metadata key of the SOURCE relationship of chunks whose offsets `SourceOffsets` has set."""
 
-_SECTION_KEYS = ("header_path", "tag")
+_SECTION_KEYS = frozenset({"header_path", "tag"})
 """Metadata of LlamaIndex's Markdown and HTML parsers."""
 
 
@@ -130,9 +130,8 @@ def has_source_offsets(node: BaseNode) -> bool:
 
 def may_be_of_section(node: BaseNode) -> bool:
     """Return True if a node may have been parsed from a section: its offsets then count in that section."""
-    if has_source_offsets(node):
+    metadata = node.metadata
+    sentence = metadata.get("original_text")  # of SentenceWindowNodeParser
+    if _SECTION_KEYS.isdisjoint(metadata) and (sentence is None or sentence == text_of(node)):
         return False
-    if any(key in node.metadata for key in _SECTION_KEYS):
-        return True
-    sentence = node.metadata.get("original_text")  # of SentenceWindowNodeParser
-    return sentence is not None and sentence != text_of(node)
+    return not has_source_offsets(node)

@@ -238,6 +238,8 @@ class _Shift:
 
     def at(self, span: Span) -> Span:
         """Return the new place of a span that no mark was put into."""
+        if not self.regions:
+            return span
         opened = bisect_right(self.regions, span.start, key=lambda region: region.start)
         closed = bisect_right(self.regions, span.start, key=lambda region: region.end)
         moved = opened * len(self.marks[0]) + closed * len(self.marks[1])
