@@ -1,4 +1,4 @@
-"""The parameters of the output, the same for all augmenters."""
+"""The parameters that postprocessors share: of the output, and of a token budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from llama_index_ext_ctxaug.passages.scores import PassageScore
 from llama_index_ext_ctxaug.passages.separators import HOLE_SEPARATOR
 
 
-class OutputOptions(BaseModel):
+class BudgetOptions(BaseModel):
+    """The unit of a token budget, and how its tokens are counted."""
+
+    budget_unit: Literal["chunk", "sentence"] = Field(
+        default="chunk",
+        description='"chunk": whole chunks only; "sentence": the first chunk that does not fit, and one that '
+        "alone exceeds the budget, is cut between sentences, rows of tables or lines of code.",
+    )
+    tokenizer: Tokenizer | None = Field(
+        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
+    )
+
+
+class OutputOptions(BudgetOptions):
     """The parameters of the output, the same for all augmenters."""
 
     output: Literal["nodes", "passages"] = Field(
@@ -51,12 +64,4 @@ class OutputOptions(BaseModel):
     )
     token_budget: int | None = Field(
         default=None, ge=0, description="Maximum tokens of the final text; None for no limit."
-    )
-    budget_unit: Literal["chunk", "sentence"] = Field(
-        default="chunk",
-        description='"chunk": whole chunks only; "sentence": the first chunk that does not fit, and one that '
-        "alone exceeds the budget, is cut between sentences, rows of tables or lines of code.",
-    )
-    tokenizer: Tokenizer | None = Field(
-        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
     )

@@ -18,6 +18,7 @@ from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.engine.docstore_postprocessor import DocstorePostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_nodes
 from llama_index_ext_ctxaug.engine.inner_postprocessor import apply
+from llama_index_ext_ctxaug.engine.options import BudgetOptions
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.postprocessors.rerank import RerankPostprocessor
 from llama_index_ext_ctxaug.postprocessors.section import SectionPostprocessor
@@ -31,7 +32,7 @@ PROMPT_TOKENS = 256
 """Tokens of the LLM's context window reserved for the prompt around context and question."""
 
 
-class BRSRPostprocessor(DocstorePostprocessor):
+class BRSRPostprocessor(DocstorePostprocessor, BudgetOptions):
     """Bidirectional recursive semantic reordering: the best windows of the sections around all hits.
 
     For hits of one retriever or several. Each hit is expanded both ways to a heading or `expansion_tokens`;
@@ -98,9 +99,6 @@ class BRSRPostprocessor(DocstorePostprocessor):
         description='Maximum tokens of the output text; "llm" for what the context window of Settings.llm '
         "leaves beside prompt, question and answer (no limit if no LLM is set); None for no limit.",
     )
-    tokenizer: Tokenizer | None = Field(
-        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
-    )
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:
@@ -118,7 +116,9 @@ class BRSRPostprocessor(DocstorePostprocessor):
         # Windows are merged after the budget: a merged window is longer than any of them and is not cut.
         merges = self.overlap == "merge"
         chosen = yield from step(self._rerank("keep" if merges else self.overlap), windows)
-        budget = TokenBudgetPostprocessor(token_budget=limit, priority="score", tokenizer=self.tokenizer)
+        budget = TokenBudgetPostprocessor(
+            token_budget=limit, priority="score", budget_unit=self.budget_unit, tokenizer=self.tokenizer
+        )
         kept = yield from step(budget, chosen)
         return merge(kept) if merges else kept
 

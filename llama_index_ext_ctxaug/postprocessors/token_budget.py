@@ -10,13 +10,14 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_ext_ctxaug.budget.costs import ChunkCosts
-from llama_index_ext_ctxaug.budget.fit import NO_PARTS, Tokenizer, fit, keep, mark_cuts
+from llama_index_ext_ctxaug.budget.fit import NO_PARTS, fit, keep, mark_cuts
 from llama_index_ext_ctxaug.budget.priority import hits_first_in_list
 from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 from llama_index_ext_ctxaug.budget.tokenizer import budget_details, report_budget, tokenizer_or_default
 from llama_index_ext_ctxaug.engine.flow_postprocessor import FlowPostprocessor
 from llama_index_ext_ctxaug.engine.hits import distinct_hits
 from llama_index_ext_ctxaug.engine.instrumentation import current_report
+from llama_index_ext_ctxaug.engine.options import BudgetOptions
 from llama_index_ext_ctxaug.flow import Flow
 from llama_index_ext_ctxaug.passages.passage import Passage
 from llama_index_ext_ctxaug.selection.relevance import query_terms
@@ -24,7 +25,7 @@ from llama_index_ext_ctxaug.selection.sentences import fit_sentences
 from llama_index_ext_ctxaug.windows.chunk_parts import marked_part
 
 
-class TokenBudgetPostprocessor(FlowPostprocessor):
+class TokenBudgetPostprocessor(FlowPostprocessor, BudgetOptions):
     """Drop nodes until the text for the model fits into a token budget.
 
     Use it last, after a reranker or a similarity cutoff. Tokens are counted on the LLM content of the nodes
@@ -61,14 +62,6 @@ class TokenBudgetPostprocessor(FlowPostprocessor):
     priority: Literal["hits_first", "score"] = Field(
         default="hits_first",
         description='"hits_first": added nodes rank below hits; "score": the score alone counts.',
-    )
-    budget_unit: Literal["chunk", "sentence"] = Field(
-        default="chunk",
-        description='"chunk": whole nodes only; "sentence": the first node that does not fit, and one that '
-        "alone exceeds the budget, is cut between sentences, rows of tables or lines of code.",
-    )
-    tokenizer: Tokenizer | None = Field(
-        default=None, exclude=True, description="Counts tokens: text to a list; None for LlamaIndex's."
     )
 
     def _flow(self, nodes: list[NodeWithScore], query: QueryBundle | None) -> Flow[list[NodeWithScore]]:

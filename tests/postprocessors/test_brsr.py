@@ -144,6 +144,26 @@ def test_the_context_has_a_cap(postprocess: Postprocess, chunks: list[TextNode],
     assert tokens(final_text(result)) <= limit
 
 
+@pytest.mark.parametrize("overlap", ["suppress", "keep", "merge"])
+def test_sentences_fill_what_whole_windows_leave(
+    postprocess: Postprocess, chunks: list[TextNode], overlap: str
+) -> None:
+    """The first window that does not fit gives the sentences that do, at their place in the document."""
+    sizes = {"window_tokens": 120, "stride_tokens": 60}
+    whole, filled = (
+        brsr(chunks, max_context_tokens=200, overlap=overlap, **sizes, budget_unit=unit)
+        for unit in ("chunk", "sentence")
+    )
+    found = retrieved(chunks, QUESTION)
+    left = tokens(final_text(postprocess(whole, found, query_str=QUESTION)))
+    result = postprocess(filled, found, query_str=QUESTION)
+    assert left < tokens(final_text(result)) <= 200
+    for hit in result:
+        for piece in read_provenance(hit.node).pieces:
+            source = topics[piece.document_id][piece.source_start : piece.source_end]
+            assert source == hit.node.text[piece.start : piece.end]
+
+
 def test_the_cap_is_the_models_window(
     postprocess: Postprocess, chunks: list[TextNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
