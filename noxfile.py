@@ -8,7 +8,8 @@ import nox
 
 nox.options.default_venv_backend = "venv"
 nox.options.sessions = ["lint", "tests-3.10", "tests-3.13"]
-CORE = {"lowest": "llama-index-core==0.14.25", "newest": "llama-index-core"}
+[REQUIRED] = nox.project.load_toml()["project"]["dependencies"]
+CORE = {"lowest": REQUIRED.partition(",")[0].replace(">=", "=="), "newest": "llama-index-core"}
 
 
 @nox.session

@@ -104,7 +104,7 @@ ctxaug("show", "When was the mill rebuilt?", "--docs", "docs", "--out", "context
 assert "1880" in Path("context.html").read_text("utf-8")
 """,
     "examples": EXAMPLES / "quickstart.py",
-    "all": 'assert "PrevNext" in ctxaug("augmenters")',
+    "all": 'assert "previous-1" in ctxaug("augmenters")',
 }
 """A program for each extra: an example, or code that follows `_KIT`."""
 

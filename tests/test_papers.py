@@ -39,6 +39,14 @@ def test_named_sessions_exist() -> None:
     assert {one or other for one, other in named} <= defined
 
 
+def test_the_lowest_llama_index_core_is_named() -> None:
+    """README names the lowest llama-index-core that the package can be installed with."""
+    [required] = PROJECT["project"]["dependencies"]
+    lowest = re.fullmatch(r"llama-index-core>=([\d.]+),<[\d.]+", required)
+    assert lowest
+    assert f"llama-index-core {lowest[1]} to " in text_of([ROOT / "README.md"])
+
+
 def test_every_component_is_in_the_hub_s_list() -> None:
     """[tool.llamahub] names each exported postprocessor, transformation and retriever, and nothing else."""
     kinds = (BaseNodePostprocessor, TransformComponent, BaseRetriever)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import reprlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -42,7 +43,6 @@ from llama_index_ext_ctxaug import (
     WholeDocumentsPostprocessor,
     read_provenance,
 )
-from llama_index_ext_ctxaug.passages import joining
 from llama_index_ext_ctxaug.testing import ScriptedLLM, WordEmbedding, docstore_of, linked_document
 
 DATA = Path(__file__).parent / "data"
@@ -67,7 +67,7 @@ TEXTS = {
     "crlf": topics["integers"].replace("\n", "\r\n") + topics["callable-types"].replace("\n", "\r\n"),
     "html": f"<html><body>{HTML}</body></html>",
     "json": json.dumps([{"name": f"n{n}", "age": n, "tags": ["a", "b"]} for n in range(12)]),
-    "code": inspect.getsource(joining)[:6000],
+    "code": inspect.getsource(reprlib),
 }
 OWN_TEXT = {"html": ("html",), "json": ("json",), "code": ("code",)}
 PLAIN = ("prose", "readme", "license", "chinese", "crlf")
@@ -81,7 +81,7 @@ def sentences(size: int = 60, overlap: int = 15) -> SentenceSplitter:
 def code() -> CodeSplitter:
     """Return a splitter of Python, with a grammar that is a package."""
     language = tree_sitter.Language(tree_sitter_python.language())
-    return CodeSplitter(language="python", parser=tree_sitter.Parser(language), max_chars=300)
+    return CodeSplitter(language="python", parser=tree_sitter.Parser(language), max_chars=500)
 
 
 def hierarchy() -> HierarchicalNodeParser:
