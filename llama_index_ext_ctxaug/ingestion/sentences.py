@@ -11,10 +11,11 @@ import regex
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.node_parser import SentenceWindowNodeParser
 from llama_index.core.node_parser.node_utils import build_nodes_from_splits
-from llama_index.core.schema import BaseNode, Document, MetadataMode
+from llama_index.core.schema import BaseNode, Document
 from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_ext_ctxaug.ingestion.window_extractor import WindowExtractor
+from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.windows.segmentation import CLOSERS, GREEK_QUESTION_MARK, TIBETAN_MARKS
 
 # Sentence ends that sentencex does not know: Khmer, Tibetan, and Greek in texts of another language.
@@ -118,7 +119,7 @@ class SentenceWindowParser(SentenceWindowNodeParser):
     ) -> list[BaseNode]:
         parsed: list[BaseNode] = []
         for node in get_tqdm_iterable(nodes, show_progress, "Parsing nodes"):
-            sentences = self.sentence_splitter(node.get_content(metadata_mode=MetadataMode.NONE))
+            sentences = self.sentence_splitter(text_of(node))
             parsed += build_nodes_from_splits(sentences, node, id_func=self.id_func)
         return parsed
 
@@ -129,18 +130,11 @@ class SentenceWindowParser(SentenceWindowNodeParser):
         extractor = WindowExtractor(
             window_size=self.window_size, window_metadata_key=self.window_metadata_key
         )
-        texts = {
-            id_: document.get_content(metadata_mode=MetadataMode.NONE)
-            for id_, document in parent_doc_map.items()
-        }
+        texts = {id_: text_of(document) for id_, document in parent_doc_map.items()}
         windows = extractor.extract(linked, texts)
-        for node in windows:
-            self._add_original_text(node)
-        return windows
-
-    def _add_original_text(self, node: BaseNode) -> None:
-        """Keep the sentence in metadata, since a window may replace the text."""
         key = self.original_text_metadata_key
-        node.metadata[key] = node.get_content(metadata_mode=MetadataMode.NONE)
-        node.excluded_embed_metadata_keys.append(key)
-        node.excluded_llm_metadata_keys.append(key)
+        for node in windows:  # a window may replace the text
+            node.metadata[key] = text_of(node)
+            node.excluded_embed_metadata_keys.append(key)
+            node.excluded_llm_metadata_keys.append(key)
+        return windows

@@ -88,6 +88,12 @@ def offsets_of(node: BaseNode | None) -> tuple[int | None, int | None]:
     return (node.start_char_idx, node.end_char_idx) if isinstance(node, TextNode) else (None, None)
 
 
+def noted_span(node: BaseNode) -> Span | None:
+    """Return the characters that a node notes, if they are as many as its text has."""
+    start, end = offsets_of(node)
+    return None if start is None or end is None or end - start != len(text_of(node)) else Span(start, end)
+
+
 def start_in_document(
     node: BaseNode,
     base: str | None,

@@ -7,7 +7,7 @@ from typing import Any, cast
 from llama_index.core.schema import BaseNode, Document
 
 from llama_index_ext_ctxaug.passages.encoding import STORED, decode, encode
-from llama_index_ext_ctxaug.passages.offsets import text_of
+from llama_index_ext_ctxaug.passages.offsets import noted_span, text_of
 from llama_index_ext_ctxaug.passages.passage import Role
 from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
 
@@ -59,10 +59,7 @@ def whole_provenance(node: BaseNode) -> Provenance:
     known = read_provenance(node)
     if known is not None and known.role not in STORED:
         return known
-    text = text_of(node)
-    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
-    if start is None or end is None or end - start != len(text):
-        start = end = None
+    start, end = noted_span(node) or (None, None)
     if known is None:
         known = Provenance("hit", (node.node_id,), node_id=node.node_id)
     piece = Piece(
@@ -71,7 +68,7 @@ def whole_provenance(node: BaseNode) -> Provenance:
         hits=known.hits,
         hops=known.hops,
         start=0,
-        end=len(text),
+        end=len(text_of(node)),
         source_start=start,
         source_end=end,
         document_id=document_of(node),

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from llama_index_ext_ctxaug.passages.offsets import may_be_of_section, offsets_of, text_of
+from llama_index_ext_ctxaug.passages.offsets import may_be_of_section, noted_span, text_of
 from llama_index_ext_ctxaug.passages.passage_node import is_text
 from llama_index_ext_ctxaug.passages.provenance import document_of
 from llama_index_ext_ctxaug.passages.shared_text import MIN_OVERLAP
@@ -114,14 +114,10 @@ def _cut(node: BaseNode) -> _Stretch:
 
 def _noted(node: BaseNode) -> list[_Stretch]:
     """Return the place of a node in its document or parent, if its offsets count there."""
-    text, own, (start, end) = text_of(node), relations(node), offsets_of(node)
-    if own.source is None or start is None or end != start + len(text):
+    own, span = relations(node), noted_span(node)
+    if own.source is None or span is None or may_be_of_section(node) or not is_text(node):
         return []
-    return (
-        []
-        if may_be_of_section(node) or not is_text(node)
-        else [_Stretch((own.source, own.parent), start, text)]
-    )
+    return [_Stretch((own.source, own.parent), span.start, text_of(node))]
 
 
 def _joined(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeRelationship
+from llama_index.core.schema import BaseNode, Document, NodeRelationship
 
+from llama_index_ext_ctxaug.passages.offsets import noted_span, text_of
 from llama_index_ext_ctxaug.passages.passage import Edge
 from llama_index_ext_ctxaug.structure.link_problems import LinkProblem, ProblemKind
 from llama_index_ext_ctxaug.structure.order_keys import File, OrderKeys, whole_number
@@ -261,15 +262,20 @@ class ReadingOrder:
                 self.note("repeated_number", id_, other)
 
     def _by_offsets(self, nodes: list[BaseNode]) -> list[BaseNode] | None:
-        """Sort nodes by character offset; return None if the offsets cannot be trusted."""
-        starts = [getattr(node, "start_char_idx", None) for node in nodes]
-        if len(nodes) < 2 or None in starts or len(set(starts)) < len(nodes):
+        """Sort nodes by character offset; return None if the offsets cannot be trusted.
+
+        Offsets of chunks that were cut from parts of a document count from the start of their part.
+        """
+        placed = {span.start: node for node in nodes if (span := noted_span(node)) is not None}
+        if len(nodes) < 2 or len(placed) < len(nodes):
             return None
-        ordered = sorted(nodes, key=lambda node: getattr(node, "start_char_idx", 0))
-        if not _offsets_hold(ordered):
-            return None
-        self.measured.update(node.node_id for node in ordered)
-        return ordered
+        in_order = sorted(placed.items(), key=lambda place: place[0])
+        for (start, node), (after, other) in pairwise(in_order):
+            text, following = text_of(node)[after - start :], text_of(other)
+            if text[: len(following)] != following[: len(text)]:
+                return None
+        self.measured.update(node.node_id for node in nodes)
+        return [node for _, node in in_order]
 
     def _confirmed(self, nodes: list[BaseNode]) -> list[Edge] | None:
         """Return the pairs that numbers and offsets of some nodes confirm; None without any evidence."""
@@ -283,7 +289,7 @@ class ReadingOrder:
                 evident = evident or bool(ids)
             else:  # several chunks of a page confirm nothing, but may contradict
                 evident = evident or any(before > after for before, after in pairwise(numbers.values()))
-        measured = [node for node in nodes if _span(node) is not None]
+        measured = [node for node in nodes if noted_span(node) is not None]
         if measured and len(measured) < len(nodes):
             evident = True
             edges += _edges(pair for pair in pairwise(self._by_offsets(measured) or ()) if _touch(*pair))
@@ -322,24 +328,5 @@ def _edges(pairs: Iterable[tuple[BaseNode, BaseNode]]) -> list[Edge]:
 
 def _touch(first: BaseNode, second: BaseNode) -> bool:
     """Return True if a node starts within another or directly after it."""
-    one, other = _span(first), _span(second)
-    return one is not None and other is not None and one[0] < other[0] <= one[1] + MAX_BREAK
-
-
-def _offsets_hold(nodes: list[BaseNode]) -> bool:
-    """Return True if offsets match text lengths, and the texts agree where two ranges overlap.
-
-    Offsets of chunks that were cut from parts of a document count from the start of their part.
-    """
-    spans = [span for node in nodes if (span := _span(node)) is not None]
-    return len(spans) == len(nodes) and all(
-        first[start - first_start :][: len(second)] == second[: first_end - start]
-        for (first_start, first_end, first), (start, _, second) in pairwise(spans)
-        if start < first_end
-    )
-
-
-def _span(node: BaseNode) -> tuple[int, int, str] | None:
-    start, end = getattr(node, "start_char_idx", None), getattr(node, "end_char_idx", None)
-    text = node.get_content(metadata_mode=MetadataMode.NONE)
-    return None if start is None or end is None or end - start != len(text) else (start, end, text)
+    one, other = noted_span(first), noted_span(second)
+    return one is not None and other is not None and one.start < other.start <= one.end + MAX_BREAK

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
-from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.schema import BaseNode
 
+from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.structure.heading_lines import (
     TEXT_HEADING_KINDS,
     Heading,
@@ -57,7 +59,7 @@ class Sections:
     def opening(self, node: BaseNode) -> Heading | None:
         """Return the heading that a chunk opens with, if any."""
         headings = self.headings(node)
-        if headings and not _text(node)[: headings[0].start].strip():
+        if headings and not text_of(node)[: headings[0].start].strip():
             return headings[0]
         return None
 
@@ -76,12 +78,8 @@ class Sections:
         path_before, path_after = self.path(before), self.path(after)
         if path_before == path_after or not (path_before and path_after):
             return None
-        shared = 0
-        for one, other in zip(path_before, path_after, strict=False):
-            if one != other:
-                break
-            shared += 1
-        return shared + 1
+        pairs = zip(path_before, path_after, strict=False)
+        return 1 + len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
     def level(self, node: BaseNode) -> int | None:
         """Return the level of the highest section that begins in a chunk, else of its metadata's section."""
@@ -107,7 +105,7 @@ class Sections:
             level = _tag_level(node.metadata.get(key), node.metadata.get("category_depth"))
             if level is not None:
                 return [Heading(0, level, _first_line(node))]
-        return find_headings(_text(node), self.kinds)
+        return find_headings(text_of(node), self.kinds)
 
 
 def heading_path(headings: Iterable[Heading], position: int) -> tuple[str, ...]:
@@ -131,12 +129,8 @@ def heading_path(headings: Iterable[Heading], position: int) -> tuple[str, ...]:
     return tuple(heading.title for heading in open_ if heading is not opening)
 
 
-def _text(node: BaseNode) -> str:
-    return node.get_content(metadata_mode=MetadataMode.NONE)
-
-
 def _first_line(node: BaseNode) -> str:
-    return _text(node).strip().split("\n", 1)[0].strip()
+    return text_of(node).strip().split("\n", 1)[0].strip()
 
 
 def _tag_level(value: Any, depth: Any) -> int | None:

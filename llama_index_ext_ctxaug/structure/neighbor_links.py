@@ -90,11 +90,10 @@ class NeighborLinks:
     def _named_in_metadata(self) -> Iterable[tuple[Edge, str]]:
         keys = self.order.keys
         for id_, node in self.nodes.items():
-            before, after = keys.named(node, "previous"), keys.named(node, "next")
-            if before is not None and self._may_follow(id_, before, None):
-                yield (before, id_), id_
-            if after is not None and self._may_follow(id_, after, None):
-                yield (id_, after), id_
+            for direction in ("previous", "next"):
+                other = keys.named(node, direction)
+                if other is not None and self._may_follow(id_, other, None):
+                    yield ((id_, other) if direction == "next" else (other, id_)), id_
 
     def _may_follow(self, id_: str, other: str, relationship: NodeRelationship | None) -> bool:
         """Return True if a stated link can hold; keep one that leads to a node outside the order."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeRelationship, NodeWithScore, TextNode
 
-from llama_index_ext_ctxaug.passages.offsets import text_of
+from llama_index_ext_ctxaug.passages.offsets import noted_span, text_of
 from llama_index_ext_ctxaug.passages.passage_node import passage_id
 from llama_index_ext_ctxaug.passages.pieces import Piece, Provenance
 from llama_index_ext_ctxaug.passages.provenance import (
@@ -105,7 +105,8 @@ def _part(
 ) -> BaseNode:
     source = node.relationships.get(NodeRelationship.SOURCE)
     source_id = getattr(source, "node_id", None)
-    begin = node.start_char_idx + start if _has_true_offsets(node) else None
+    noted = noted_span(node)
+    begin = None if noted is None else noted.start + start
     place = provenance.cut if begin is None or source_id is None else (begin, begin + len(text))
     part = node.model_copy(
         update={
@@ -141,8 +142,3 @@ def _join_pieces(first: tuple[Piece, ...], second: tuple[Piece, ...], shift: int
 
 def _better(first: NodeWithScore, second: NodeWithScore) -> float | None:
     return max(first.score, second.score, key=score_key)
-
-
-def _has_true_offsets(node: TextNode) -> bool:
-    start, end = node.start_char_idx, node.end_char_idx
-    return start is not None and end is not None and end - start == len(node.text)
