@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.schema import BaseNode
 
 from llama_index_ext_ctxaug.expansion.walk import StopAfter, Walk
+from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.passages.passage import StopReason
 from llama_index_ext_ctxaug.structure.block_boundaries import block_runs_on
 from llama_index_ext_ctxaug.structure.heading_lines import Heading
@@ -109,9 +110,4 @@ class SectionSide:
 
     def _runs_on(self, inner: BaseNode, outer: BaseNode) -> bool:
         first, second = (inner, outer) if self.direction == "next" else (outer, inner)
-        return block_runs_on(node_text(first), node_text(second))
-
-
-def node_text(node: BaseNode) -> str:
-    """Return the text of a node, without metadata."""
-    return node.get_content(metadata_mode=MetadataMode.NONE)
+        return block_runs_on(text_of(first), text_of(second))

@@ -39,12 +39,12 @@ _Number = Callable[[str | None], int | None]
 
 def encode(provenance: Provenance, node: BaseNode) -> str:
     """Encode the provenance of a node as one string; the node's metadata is not repeated in it."""
-    distinct = {*provenance.hits, node.id_}
-    if provenance.role in STORED and not provenance.pieces and len(distinct) > len(provenance.hits):
-        role, hits, hops, *stopped = provenance[:5]  # each neighbor of a call has such a string
-        return (
-            f"{_stored_head(role, hops, *stopped, len(hits))}{','.join(map(_quoted, (*hits, node.id_)))}]}}"
-        )
+    hits, node_id = provenance.hits, node.id_
+    if provenance.role in STORED and not provenance.pieces and len({*hits, node_id}) > len(hits):
+        head = _stored_head(
+            provenance.role, provenance.hops, provenance.stopped_previous, provenance.stopped_next, len(hits)
+        )  # each neighbor of a call has such a string
+        return f"{head}{','.join(map(_quoted, (*hits, node_id)))}]}}"
     ids: dict[str, int] = {}
 
     def number(id_: str | None) -> int | None:

@@ -13,9 +13,10 @@ from typing_extensions import override
 from llama_index_ext_ctxaug.budget.fit import Tokenizer
 from llama_index_ext_ctxaug.budget.tokenizer import tokenizer_or_default
 from llama_index_ext_ctxaug.expansion.expansion import UNBOUNDED, Expansion, Reach
-from llama_index_ext_ctxaug.expansion.sections import Ends, SectionSide, any_level, node_text
+from llama_index_ext_ctxaug.expansion.sections import Ends, SectionSide, any_level
 from llama_index_ext_ctxaug.expansion.walk import Walk
 from llama_index_ext_ctxaug.flow import Flow
+from llama_index_ext_ctxaug.passages.offsets import text_of
 from llama_index_ext_ctxaug.postprocessors.base import ContextAugmenter
 from llama_index_ext_ctxaug.structure.heading_lines import TEXT_HEADING_KINDS, TextHeadingKind
 from llama_index_ext_ctxaug.structure.headings import SECTION_KEYS, TAG_KEYS, HeadingFinder, Sections
@@ -158,7 +159,7 @@ def _counter(tokenizer: Tokenizer) -> Callable[[BaseNode], int]:
 
     def count(node: BaseNode) -> int:
         if node.node_id not in counted:
-            counted[node.node_id] = len(tokenizer(node_text(node)))
+            counted[node.node_id] = len(tokenizer(text_of(node)))
         return counted[node.node_id]
 
     return count
