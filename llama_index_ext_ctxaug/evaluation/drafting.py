@@ -62,8 +62,8 @@ class Drafts:
         """Write the questions to a JSONL file and a page to check them by beside it; return its path."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(_record(draft.question), ensure_ascii=False) for draft in self.kept]
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
+        lines = "".join(f"{_line(draft.question)}\n" for draft in self.kept)
+        path.write_text(lines, encoding="utf-8", errors="replace")
         sheet = path.with_suffix(".html")
         page = render("sheet.html", title="Drafted questions", drafts=self.kept, dropped=self.dropped)
         sheet.write_text(page, encoding="utf-8")
@@ -181,11 +181,7 @@ def _parts(text: str, found: Sequence[tuple[int, int]], start: int, end: int) ->
         yield text[start:end], False
 
 
-def _record(question: Question) -> dict[str, object]:
+def _line(question: Question) -> str:
     evidence = [asdict(piece) for piece in question.evidence]
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answers": question.answers,
-        "evidence": evidence,
-    }
+    record = {"id": question.id, "question": question.text, "answers": question.answers, "evidence": evidence}
+    return json.dumps(record, ensure_ascii=False)

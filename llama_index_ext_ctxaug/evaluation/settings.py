@@ -50,7 +50,7 @@ AUGMENTERS: dict[str, Factory] = {
 WIDE_POOL_AUGMENTERS = frozenset({"relevant-segments"})
 """Augmenters that select from a wide pool of hits."""
 
-WIDE_POOL = 100
+WIDE_POOL = 30
 """Number of hits in a wide pool."""
 
 DEFAULTS = ("next-1", "both-1-passages", "both-2-passages", "relevant-segments")
