@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from corpora import File, corpora
+from corpora import OWNERS, File, corpora
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_ext_ctxaug import (
     BRSRPostprocessor,
@@ -26,6 +27,14 @@ from llama_index_ext_ctxaug import (
 )
 from llama_index_ext_ctxaug.testing import WordEmbedding
 from llama_index_ext_ctxaug.testing.calls import dicts, run_async, run_sync, stored_ids_in
+
+FILTERS = (
+    lambda node: "a" in (node.metadata.get(owner) for owner in OWNERS),
+    MetadataFilters(
+        filters=[MetadataFilter(key=owner, value="a") for owner in OWNERS], condition=FilterCondition.OR
+    ),
+)
+"""Filters that let the nodes of tenant a pass."""
 
 KEYS = st.sampled_from([None, "file_name", ("owner", "file_name")])
 
@@ -54,13 +63,6 @@ def may_be_mixed(files: Sequence[File], key: Any) -> bool:
     """True if files of two tenants are one by this key, and nothing says that their tenants own them."""
     pages = [file for file in files if "file_name" in file.stored[0].metadata]
     return key == "file_name" and len(pages) > 1 and pages[0].owner == "mandant"
-
-
-def stored(files: Sequence[File], store: BaseDocumentStore) -> BaseDocumentStore:
-    """A store that holds the nodes of the files."""
-    for file in files:
-        store.add_documents(file.stored)
-    return store
 
 
 def as_retrieved(draw: Callable[..., Any], node: BaseNode) -> NodeWithScore:
@@ -93,17 +95,31 @@ def runs(order: Sequence[str], found: Collection[str]) -> list[list[str]]:
     return [part for part in parts if part]
 
 
+def linked(files: Sequence[File], key: Any) -> list[BaseNode]:
+    """The nodes of the files, linked where they show their order and nothing is doubtful."""
+    shown = [node for file in files if file.is_shown for node in file.stored]
+    linker = NeighborLinker(document_key=key)
+    doubtful = any(problem.kind == "differing_page" for problem in linker.check(shown).problems)
+    rest = [node for file in files if not file.is_shown for node in file.stored]
+    return [*(shown if doubtful else linker(shown)), *rest]
+
+
 def check(data: st.DataObject, store: BaseDocumentStore) -> None:
     """Expand random hits with a random augmenter, and compare with the true order."""
     files = data.draw(corpora())
-    stored(files, store)
-    nodes = {node.node_id: node for file in files for node in file.stored}
+    key = named(data.draw(KEYS), files)
+    links, filters = data.draw(st.booleans()), data.draw(st.sampled_from([None, *FILTERS]))
+    stored_nodes = linked(files, key) if links else [node for file in files for node in file.stored]
+    store.add_documents(stored_nodes)
+    nodes = {node.node_id: node for node in stored_nodes}
     home = {id_: file for file in files for page in file.pages for id_ in page}
     hit_ids = data.draw(st.lists(st.sampled_from(list(home)), min_size=1, max_size=4, unique=True))
     found = [as_retrieved(data.draw, nodes[id_]) for id_ in hit_ids]
-    hops, key = data.draw(st.integers(1, 5)), named(data.draw(KEYS), files)
-    kind = data.draw(st.sampled_from(list(AUGMENTERS)))
-    output, messages = called(AUGMENTERS[kind](hops, docstore=store, document_key=key), found)
+    hops, kind = data.draw(st.integers(1, 5)), data.draw(st.sampled_from(list(AUGMENTERS)))
+    augmenter = AUGMENTERS[kind](hops, docstore=store, document_key=key, neighbor_filters=filters)
+    output, messages = called(augmenter, found)
+    taken = {id_ for group in output for id_ in group}
+    assert filters is None or {home[id_].tenant for id_ in taken - set(hit_ids)} <= {"a"}
     if any("though they differ in" in message for message in messages):
         assert may_be_mixed(files, key)
         return
@@ -118,11 +134,12 @@ def check(data: st.DataObject, store: BaseDocumentStore) -> None:
         )  # runs between which nothing gives the order
         assert guessed or by_rank or places == sorted(places)
     if kind in ("prev_next", "passages"):
-        taken = {id_ for group in output for id_ in group}
         for order in orders:
             near = [order.index(id_) for id_ in hit_ids if id_ in order]
             within = [id_ for place, id_ in enumerate(order) if any(abs(place - one) <= hops for one in near)]
-            if home[order[0]].is_shown and not may_be_mixed(files, key):
+            if filters is not None and home[order[0]].tenant != "a":
+                assert taken & set(order) == set(hit_ids) & set(order)
+            elif home[order[0]].is_shown and not may_be_mixed(files, key):
                 assert taken & set(order) == set(within)
             elif not guessed:
                 assert taken & set(order) <= set(within)
@@ -167,7 +184,7 @@ def test_on_redis(make_redis_docstore: Callable[[], BaseDocumentStore], data: st
 
 @given(corpora(), KEYS, st.booleans())
 def test_linked_at_ingestion(files: list[File], key: Any, across: bool) -> None:
-    """Links that NeighborLinker sets never lead to another document or tenant, and filters hold over them."""
+    """Links that NeighborLinker sets never lead to another document or tenant."""
     key = named(key, files)
     tenants = {node.node_id: file.tenant for file in files for node in file.stored}
     linker = NeighborLinker(document_key=key, across_parents=across)
@@ -175,15 +192,15 @@ def test_linked_at_ingestion(files: list[File], key: Any, across: bool) -> None:
     if any(problem.kind == "differing_page" for problem in linker.check(nodes).problems):
         assert may_be_mixed(files, key)
         return
-    linked = linker(nodes)
-    for node in linked:
+    result = linker(nodes)
+    for node in result:
         for related in (node.prev_node, node.next_node):
             assert related is None or tenants[related.node_id] == tenants[node.node_id]
     store = SimpleDocumentStore()
-    store.add_documents(linked)
+    store.add_documents(result)
     for key_then in (None, "file_name", named((), files)):
         augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=9, mode="both", document_key=key_then)
-        for node in linked:
+        for node in result:
             with log_messages() as messages:
                 found = augmenter.postprocess_nodes([NodeWithScore(node=node)])
             if not any("though they differ in" in message for message in messages):
