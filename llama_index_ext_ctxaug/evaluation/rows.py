@@ -67,7 +67,7 @@ class Journal:
         try:
             run = header[_HEADER]
             self.rows = [(record.pop("key"), row_from_dict(record)) for record in records]
-        except (KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
             raise ConfigurationError(
                 f"{str(path)!r} is not a saved run ({error!r}); give another file"
             ) from error

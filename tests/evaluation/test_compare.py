@@ -332,9 +332,11 @@ def test_a_run_of_other_systems_is_not_mixed_in(tmp_path: Path) -> None:
     other = PrevNextNodePostprocessor(docstore=STORE, num_nodes=2)
     with pytest.raises(ConfigurationError, match="other systems or settings; delete it"):
         compare(ByNumber(), {"next": other}, questions(1), save_to=path)
-    path.write_text("hello\n", "utf-8")
-    with pytest.raises(ConfigurationError, match="is not a saved run"):
-        compare(ByNumber(), {"next": other}, questions(1), save_to=path)
+    header = path.read_text("utf-8").split("\n")[1]
+    for text in ("hello\n", "5", "[]", f"{header}\n5\n", f'{header}\n{{"key": "x"}}\n'):
+        path.write_text(text, "utf-8")
+        with pytest.raises(ConfigurationError, match="is not a saved run"):
+            compare(ByNumber(), {"next": other}, questions(1), save_to=path)
 
 
 @pytest.mark.parametrize(
