@@ -194,6 +194,11 @@ class Adjacency:
                 f"documents {first!r} and {second!r} of the file {file!r} have the same {self.keys.page}, so "
                 "its pages are kept apart; name more metadata keys in document_key, such as a tenant's"
             )
+        for named, file in self._pages.namesakes.items():
+            yield (
+                f"documents with the document_key {named!r} are of several files: one has "
+                f"{', '.join(file[len(named) :])} in its metadata; name that key in document_key too"
+            )
         for file, (first, second, key) in self._pages.doubtful.items():
             yield (
                 f"documents {first!r} and {second!r} count as pages of the file {file!r} though they differ "

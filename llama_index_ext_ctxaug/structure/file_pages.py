@@ -32,6 +32,7 @@ class FilePages:
         keys: metadata keys of the file and the page.
         orders: the order of the nodes of each page.
         same_label: for files that are kept apart, two documents with the same page label.
+        namesakes: for the values of document keys that several files have, one of these files.
         doubtful: for files whose pages may be of several files, two pages that follow one another, and the
             metadata key in which they differ.
         unordered: files of which some pages have no known order.
@@ -43,6 +44,7 @@ class FilePages:
     same_label: dict[File, Edge] = field(default_factory=dict)
     doubtful: dict[File, tuple[str, str, str]] = field(default_factory=dict)
     unordered: dict[File, None] = field(default_factory=dict)
+    namesakes: dict[File, File] = field(default_factory=dict)
     _documents: dict[tuple[bool, Fields], Mapping[str, RefDocInfo]] = field(default_factory=dict)
     _files: dict[tuple[bool, Fields], dict[File, list[str]]] = field(default_factory=dict)
     _ordered: dict[tuple[File, bool, Fields], Pages | None] = field(default_factory=dict)
@@ -131,6 +133,10 @@ class FilePages:
         documents, ids = self._documents[is_root, fields], self._files[is_root, fields].get(file)
         if ids is None:
             return None
+        size = len(self.keys.document)
+        others = (other for other in self._files[is_root, fields] if other[:size] == file[:size])
+        if (other := next((other for other in others if other != file), None)) is not None:
+            self.namesakes[file[:size]] = other if len(other) > size else file
         pages = pages_of(ids, {id_: documents[id_].metadata for id_ in ids}, self.keys)
         if self._is_kept_apart(file, pages):
             return None
