@@ -34,7 +34,7 @@ from llama_index_ext_ctxaug.structure.order_keys import Direction
 class RelevantSegmentsPostprocessor(ContextAugmenter):
     """Choose the chunks of the hits' documents that fill a token budget with the most evidence.
 
-    Retrieve widely (`similarity_top_k=100`) and let this choose. Every hit competes with the chunks beside
+    Retrieve widely (`similarity_top_k=30`) and let this choose. Every hit competes with the chunks beside
     it; the more relevant the hit, the more of them. The relevance of a chunk is the square of its score,
     normalized within the pool, plus the square of its share of the query's words. Each chunk lends
     relevance to the chunks around it, within its section. The most relevant chunks fill `token_budget`. So
@@ -56,7 +56,7 @@ class RelevantSegmentsPostprocessor(ContextAugmenter):
         from llama_index_ext_ctxaug import RelevantSegmentsPostprocessor
 
         augmenter = RelevantSegmentsPostprocessor(docstore=index.docstore, token_budget=1000)
-        engine = index.as_query_engine(similarity_top_k=100, node_postprocessors=[augmenter])
+        engine = index.as_query_engine(similarity_top_k=30, node_postprocessors=[augmenter])
         ```
     """
 
