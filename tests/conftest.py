@@ -22,7 +22,7 @@ pytest_plugins = ["servers", "databases"]
 # CTXAUG_EXAMPLES=10 makes a quick run.
 settings.register_profile(
     "here",
-    max_examples=int(os.environ.get("CTXAUG_EXAMPLES", "120")),
+    max_examples=int(os.environ.get("CTXAUG_EXAMPLES", "80")),
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=list(HealthCheck),

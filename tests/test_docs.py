@@ -13,8 +13,7 @@ from llama_index.core import Settings
 
 ROOT = Path(__file__).parents[1]
 HOME = "https://github.com/llama-index-ext/llama-index-ext-ctxaug"
-SITE = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [*SITE, *sorted(ROOT.glob("*.md"))]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)]+)\)")
@@ -34,10 +33,10 @@ def prose(page: Path) -> str:
 
 WITH_CODE = [
     pytest.param(page, id=name_of(page), marks=[pytest.mark.stores] if "import chromadb" in text else [])
-    for page in SITE
+    for page in PAGES
     if BLOCK.search(text := page.read_text("utf-8"))
 ]
-"""Pages of the site with Python; those that need Chroma run with the tests of stores."""
+"""Pages with Python; those that need Chroma run with the tests of stores."""
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def settings() -> Iterator[None]:
 @pytest.mark.usefixtures("settings")
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Python blocks of a page of the site run as one program."""
+    """The Python blocks of a page run as one program."""
     monkeypatch.chdir(tmp_path)
     program = "\n\n".join(BLOCK.findall(page.read_text("utf-8")))
     exec(compile(program, name_of(page), "exec"), {"__name__": "__main__"})
