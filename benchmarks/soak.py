@@ -1,8 +1,9 @@
-"""Run 20,000 async calls, 100 at a time, on one store: each gets its neighbors, and memory stays flat.
+"""Run 20,000 async calls, 100 at a time, on each store: each gets its neighbors, and memory stays flat.
 
-    python benchmarks/soak.py redis|postgres|qdrant [--calls 20000] [--parallel 100]
+    python benchmarks/soak.py [--stores redis postgres qdrant] [--calls 20000] [--parallel 100] [--out FILE]
 
-Starts its own server; Qdrant runs in the process.
+Each store has a process of its own, whose memory is measured after each tenth of the calls. It starts its own
+server; Qdrant runs in the process, and needs the extra test-stores.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from uuid import NAMESPACE_OID, uuid5
 
@@ -78,11 +81,12 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def soak(docstore: BaseDocumentStore, calls: int, parallel: int) -> None:
-    """Make all calls, check each result, and print memory as it goes."""
+async def soak(docstore: BaseDocumentStore, calls: int, parallel: int) -> list[float]:
+    """Make all calls and check each result; return the memory after each tenth of them, in MB."""
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=3, mode="both")
     places = iter(range(calls))
     done = 0
+    memory: list[float] = []
 
     async def work() -> None:
         nonlocal done
@@ -93,22 +97,45 @@ async def soak(docstore: BaseDocumentStore, calls: int, parallel: int) -> None:
             assert [node.node_id for node in nodes] == wanted, number
             done += 1
             if done % max(calls // 10, 1) == 0:
-                print(f"{done} calls: {resident_mb():.0f} MB", flush=True)
+                memory.append(resident_mb())
 
-    start = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(parallel)))
-    print(f"{done} of {calls} calls in {time.perf_counter() - start:.0f} s, none lost")
+    assert done == calls
+    return memory
+
+
+def measure(store: str, calls: int, parallel: int) -> str:
+    """Soak one store; return its row of the table."""
+    with STORES[store]() as docstore:
+        start = time.perf_counter()
+        memory = asyncio.run(soak(docstore, calls, parallel))
+    taken = time.perf_counter() - start
+    return f"| {store} | {calls:,} | {taken:.0f} | {' | '.join(f'{mb:.0f}' for mb in memory)} |"
 
 
 def main() -> None:
-    """Soak one store."""
+    """Soak the stores, each in a process of its own, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("store", choices=STORES)
+    parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--parallel", type=int, default=100)
     arguments = parser.parse_args()
-    with STORES[arguments.store]() as docstore:
-        asyncio.run(soak(docstore, arguments.calls, arguments.parallel))
+    tenths = " | ".join(f"MB at {10 * tenth} %" for tenth in range(1, 11))
+    lines = [
+        f"# {arguments.calls:,} async calls, {arguments.parallel} at a time",
+        "",
+        "Measured by `benchmarks/soak.py`. Every call got its own neighbors.",
+        "",
+        f"| store | calls | seconds | {tenths} |",
+        f"|---|{'---|' * 12}",
+    ]
+    for store in arguments.stores:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            lines.append(process.submit(measure, store, arguments.calls, arguments.parallel).result())
+        print(lines[-1], flush=True)
+    if arguments.out:
+        arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

