@@ -79,7 +79,10 @@ def whole_provenance(node: BaseNode) -> Provenance:
 
 def own_metadata(node: BaseNode) -> dict[str, Any]:
     """Return the metadata of a node that is true for parts of its text too."""
-    return {key: value for key, value in node.metadata.items() if key not in STALE_KEYS}
+    metadata = node.metadata
+    if STALE_KEYS.isdisjoint(metadata):
+        return dict(metadata)
+    return {key: value for key, value in metadata.items() if key not in STALE_KEYS}
 
 
 def document_of(node: BaseNode) -> str | None:
