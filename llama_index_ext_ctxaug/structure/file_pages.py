@@ -45,6 +45,7 @@ class FilePages:
     doubtful: dict[File, tuple[str, str, str]] = field(default_factory=dict)
     unordered: dict[File, None] = field(default_factory=dict)
     namesakes: dict[File, File] = field(default_factory=dict)
+    _shared: dict[File, File] = field(default_factory=dict)
     _documents: dict[tuple[bool, Fields], Mapping[str, RefDocInfo]] = field(default_factory=dict)
     _files: dict[tuple[bool, Fields], dict[File, list[str]]] = field(default_factory=dict)
     _ordered: dict[tuple[File, bool, Fields], Pages | None] = field(default_factory=dict)
@@ -122,21 +123,29 @@ class FilePages:
             self._ordered[file, is_root, fields] = self._order(file, is_root, fields)
         return self._ordered[file, is_root, fields]
 
+    def _list(self, is_root: bool, fields: Fields) -> None:
+        """Find the files of the listed documents, and those that have the values of document keys in common."""
+        listed = self.reader.all_roots if is_root else self.reader.all_documents
+        if fields:
+            listed = _documents_of(self.reader.with_fields[fields], is_root)
+        self._documents[is_root, fields] = listed or {}
+        files = files_of({id_: info.metadata for id_, info in (listed or {}).items()}, self.keys)
+        self._files[is_root, fields] = files
+        first: dict[File, File] = {}
+        for file in files:
+            named = file[: len(self.keys.document)]
+            if (other := first.setdefault(named, file)) != file:
+                self._shared[named] = max(file, other, key=len)
+
     def _order(self, file: File, is_root: bool, fields: Fields) -> Pages | None:
         if (is_root, fields) not in self._files:
-            listed = self.reader.all_roots if is_root else self.reader.all_documents
-            if fields:
-                listed = _documents_of(self.reader.with_fields[fields], is_root)
-            self._documents[is_root, fields] = listed or {}
-            metadata = {id_: info.metadata for id_, info in (listed or {}).items()}
-            self._files[is_root, fields] = files_of(metadata, self.keys)
+            self._list(is_root, fields)
         documents, ids = self._documents[is_root, fields], self._files[is_root, fields].get(file)
         if ids is None:
             return None
-        size = len(self.keys.document)
-        others = (other for other in self._files[is_root, fields] if other[:size] == file[:size])
-        if (other := next((other for other in others if other != file), None)) is not None:
-            self.namesakes[file[:size]] = other if len(other) > size else file
+        named = file[: len(self.keys.document)]
+        if named in self._shared:
+            self.namesakes[named] = self._shared[named]
         pages = pages_of(ids, {id_: documents[id_].metadata for id_ in ids}, self.keys)
         if self._is_kept_apart(file, pages):
             return None
