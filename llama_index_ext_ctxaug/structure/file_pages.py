@@ -124,7 +124,7 @@ class FilePages:
         return self._ordered[file, is_root, fields]
 
     def _list(self, is_root: bool, fields: Fields) -> None:
-        """Find the files of the listed documents, and those that have the values of document keys in common."""
+        """Find the files of the listed documents, and those that share the values of document keys."""
         listed = self.reader.all_roots if is_root else self.reader.all_documents
         if fields:
             listed = _documents_of(self.reader.with_fields[fields], is_root)
