@@ -78,7 +78,7 @@ def test_nodes_linked_in_one_direction_are_never_wrong(data: st.DataObject, link
 
 
 def test_a_node_that_the_list_names_twice_does_not_speak_for_the_others() -> None:
-    """A hit without links that stands at the list's end behind itself is not the document's end."""
+    """A hit without links that the list repeats at its end is not the document's end."""
     chain = linked_document(2, links="previous")
     store = ObservedDocstore(docstore_of(chain))
     set_list(store, [chain[1].node_id, chain[0].node_id, chain[0].node_id])

@@ -51,7 +51,7 @@ def _limit(node: BaseNode) -> StopReason | StopAfter | None:
 
 
 def test_a_limit_ends_before_a_node_or_after_it(postprocess: Postprocess) -> None:
-    """A reason leaves the node out, `StopAfter` takes it and nothing behind it; both are told."""
+    """A reason leaves the node out, `StopAfter` takes it and nothing behind it; both are reported."""
     nodes = linked_document(TEXTS)
     result = postprocess(UpToCapitals(docstore=docstore_of(nodes)), hits(nodes, [4]))
     assert [hit.node.text for hit in result] == ["d", "hit", "f", "END"]
@@ -138,7 +138,7 @@ def test_hits_of_two_documents_do_not_touch(postprocess: Postprocess, stated: st
 def test_growth_goes_on_through_a_hit_that_lost_its_relationships(
     postprocess: Postprocess, order: tuple[int, int]
 ) -> None:
-    """The store's copy tells that such a hit is of the same document, whichever hit comes first."""
+    """The store's copy shows that such a hit is of the same document, whichever hit comes first."""
     nodes = linked_document(8)
     found = {
         1: NodeWithScore(node=nodes[1], score=0.9),

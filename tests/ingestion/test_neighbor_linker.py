@@ -119,7 +119,7 @@ def test_parents_kept_apart() -> None:
 
 
 def test_hierarchy_shuffled() -> None:
-    """A parent's list of children tells the order, whatever the order in which nodes are handed in."""
+    """A parent's list of children gives the order, whatever the order of the input."""
     nodes = bare(HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)]))
     expected = links(NeighborLinker()(nodes))
     random.Random(3).shuffle(nodes)
@@ -152,7 +152,7 @@ def test_one_sided() -> None:
 
 
 def test_metadata_ids() -> None:
-    """Ids in metadata link nodes, even where nothing tells of which source they are."""
+    """Ids in metadata link nodes, even where their source is unknown."""
     nodes = named("x", "a", "m", source=None, prev_id=["m", None, "a"], next_id=[None, "m", "x"])
     assert links(NeighborLinker()(nodes)) == chain("a", "m", "x")
     own_keys = NeighborLinker(previous_id_key="before", next_id_key="after")
@@ -224,7 +224,7 @@ def test_children_of_parents_that_do_not_follow_each_other() -> None:
 
 
 def test_a_list_of_children_that_repeats_one_is_not_used() -> None:
-    """Children stand as they came where their parent's list names one of them twice."""
+    """Children keep their order where their parent's list names one of them twice."""
     nodes = children_of("P", "a", "b")
     nodes[0].relationships[NodeRelationship.CHILD] += [RelatedNodeInfo(node_id="a")]
     assert links(NeighborLinker()(nodes)) == {**chain("P"), **chain("a", "b")}
@@ -269,7 +269,7 @@ def test_equal_offsets_tell_no_order() -> None:
     "numbers", [[True, False], [2.5, 1.5], ["2a", "1a"], [None, 1], [[2], [1]], [10**400, "x"]]
 )
 def test_what_is_no_whole_number_numbers_nothing(numbers: list[object]) -> None:
-    """Chunks stand as they came where their numbers are none."""
+    """Chunks keep their order where their numbers are not numbers."""
     assert links(NeighborLinker()(named("a", "b", chunk_id=numbers))) == chain("a", "b")
 
 
@@ -280,7 +280,7 @@ def test_whole_numbers_of_other_kinds(numbers: list[object]) -> None:
 
 
 def test_repeated_number() -> None:
-    """A chunk number that stands twice is reported and not used."""
+    """A chunk number that occurs twice is reported and not used."""
     nodes = named("a", "b", "c", chunk_id=[1, 1, 0])
     assert links(NeighborLinker()(nodes)) == chain("a", "b", "c")
     assert kinds(NeighborLinker(), nodes) == ["repeated_number"]

@@ -81,7 +81,7 @@ AUGMENTERS: dict[str, ContextAugmenter] = {
 
 @pytest.mark.parametrize("name", AUGMENTERS)
 def test_quotes_of_pydoc_lead_back_to_their_chunks(postprocess: Postprocess, name: str) -> None:
-    """Each of 25 quotes is cited by chunks that have it, in order and whole, and no other is."""
+    """Each of 25 quotes is cited by the chunks that contain it, in order and whole, and by no others."""
     rng = random.Random(name)
     pool = LEAVES if name == "merging" else CHUNKS
     by_id = {node.node_id: node for node in (TREE if name == "merging" else CHUNKS)}

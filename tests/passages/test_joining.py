@@ -53,7 +53,7 @@ def test_offsets_that_the_text_contradicts_cut_nothing():
 
 
 def test_equal_neighbors_without_overlap_are_both_kept():
-    """Chunks that are equal on purpose stand twice, with offsets that part them and, short ones, without."""
+    """Chunks that are equal on purpose appear twice: with offsets that part them or, if short, without."""
     row = "| one | two | three |\n"
     first = TextChunk(row * 2, 0, len(row) * 2, "doc")
     second = TextChunk(row * 3, len(row) * 2, len(row) * 5, "doc")
@@ -62,7 +62,7 @@ def test_equal_neighbors_without_overlap_are_both_kept():
 
 
 def test_a_short_sentence_that_a_parser_found_too_early_is_not_lost():
-    """A sentence noted at its twin inside the one before stands behind it, and the next one fits."""
+    """A sentence noted at its twin inside the previous one is placed after it, and the next one fits."""
     document = "他说：好。好。走吧。"
     early = TextChunk("好。", 3, 5, "doc")
     joined = join_texts([chunk(document, 0, 5), early, chunk(document, 7, 10)])
@@ -209,7 +209,7 @@ def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
 
 
 def test_a_chunk_that_lies_before_its_run_keeps_its_text():
-    """A short chunk that offsets put before the hole that its run begins with stands behind the run."""
+    """A short chunk that offsets put before the hole at the start of its run follows the run."""
     chunks = [chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 100, 103), chunk(DOCUMENT, 96, 98)]
     joined = join_texts(chunks, texts={"doc": DOCUMENT})
     assert joined.text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[100:103] + DOCUMENT[96:98]
@@ -243,7 +243,7 @@ def test_a_chunk_of_the_text_before_does_not_show_where_that_text_ends():
 
 @given(parsed=parsed_documents(), known=st.booleans(), data=st.data())
 def test_what_is_certain_is_the_document(parsed: Parsed, known: bool, data: st.DataObject):
-    """A claimed span is the document's slice, chunks stand where they are said to, tiles tell the truth."""
+    """A claimed span is the document's slice, and chunks and tiles are where they are said to be."""
     text, nodes = parsed
     first = data.draw(st.integers(0, len(nodes) - 1))
     last = data.draw(st.integers(first, min(first + 6, len(nodes) - 1)))

@@ -145,7 +145,7 @@ def test_only_what_holds_after_a_change() -> None:
 
 
 def test_a_part_that_fits_several_places_is_left_out() -> None:
-    """Of a text that repeats itself no part can be told from another, so none is claimed."""
+    """The parts of a text that repeats itself cannot be distinguished, so none is claimed."""
     node = made_of(["The same line again.\n" * 60] * 2, [{"page": n} for n in range(2)])
     node.set_content(node.text[210:1050])
     assert read_provenance(node).pieces == ()

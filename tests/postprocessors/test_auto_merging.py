@@ -133,7 +133,7 @@ def test_a_filled_gap_has_the_score_that_neighbors_have(postprocess: Any) -> Non
 
 @pytest.mark.parametrize("order", [("P.2", "P.0", "P.1"), ("P.1", "P.2", "P.0")])
 def test_hits_of_equal_score_are_named_in_reading_order(postprocess: Any, order: tuple[str, ...]) -> None:
-    """The hits below a merged parent are named best first, and as they stand where none is better."""
+    """The hits below a merged parent are named best first, and in their order where none is better."""
     tree = family()
     (parent,) = postprocess(merger(tree), tree.retrieved(*order, scores=[0.5, 0.5, 0.5]))
     assert read_provenance(parent.node).hits == ("P.0", "P.1", "P.2")
@@ -157,7 +157,7 @@ def test_a_gap_between_two_hits_is_that_of_the_better(
 
 
 def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
-    """A child that stands below another hit, as its own link says, is not filled in beside it."""
+    """A child that is below another hit, as its own link says, is not filled in beside it."""
     tree = grow([[[]] * 9, [[]]])
     inside = tree.nodes["P.1"]
     inside.relationships[PARENT] = RelatedNodeInfo(node_id="Q")
@@ -169,7 +169,7 @@ def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
 
 
 def test_a_merged_parent_stands_at_its_first_hit(postprocess: Any) -> None:
-    """Without sorting a parent stands at the first rank of its hits, not at that of the best of them."""
+    """Without sorting a parent has the first rank of its hits, not at that of the best of them."""
     tree = grow([[[]] * 2, [[]] * 3])
     found = tree.retrieved("P.0", "Q.0", "P.1", scores=[0.1, 0.5, 0.9])
     assert ids(postprocess(merger(tree, sort_by_score=False), found)) == ["P", "Q.0"]
@@ -267,7 +267,7 @@ def test_a_parent_that_cannot_be_taken(
 
 
 def test_all_that_is_wrong_is_one_warning(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A missing parent and one that lists no children are told of together."""
+    """A missing parent and one that lists no children are reported together."""
     tree = grow([[[]] * 2, [[]] * 2])
     tree.missing = {"P"}
     tree.nodes["Q"].relationships.pop(NodeRelationship.CHILD)
@@ -329,7 +329,7 @@ def test_what_merges_under_a_budget_fits(postprocess: Any) -> None:
 
 @pytest.mark.parametrize(("by_score", "expected"), [(True, ["P", "Q.0"]), (False, ["Q.0", "P"])])
 def test_order(postprocess: Any, by_score: bool, expected: list[str]) -> None:
-    """By score, best first; else a parent stands where its first child stood."""
+    """By score, best first; else a parent takes the place of its first child."""
     tree = grow([[[]] * 2, [[]] * 3])
     found = tree.retrieved("Q.0", "P.0", "P.1", scores=[0.1, 0.2, 0.9])
     assert ids(postprocess(merger(tree, sort_by_score=by_score), found)) == expected
@@ -390,7 +390,7 @@ def test_what_was_refused_is_reported(postprocess: Any, ends: list) -> None:
 
 
 def test_what_takes_in_others_says_what_it_was(postprocess: Any) -> None:
-    """A retrieved parent is a hit; one that came in as a neighbor stands for the hits below it."""
+    """A retrieved parent is a hit; one that was added as a neighbor replaces the hits below it."""
     tree = family()
     (taken,) = postprocess(merger(tree), tree.retrieved("P", "P.1"))
     assert read_provenance(taken.node).role == "hit"

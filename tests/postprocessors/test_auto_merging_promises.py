@@ -50,7 +50,7 @@ def both_ways(tree: Hierarchy, hits: list[NodeWithScore] | None = None, **rule: 
 
 
 def stands_for(hit: NodeWithScore) -> tuple[str, ...]:
-    """The hits that a node of the output stands for."""
+    """The hits that a node of the output replaces."""
     provenance = read_provenance(hit.node)
     if provenance is None:
         return (hit.node.node_id,)
@@ -85,7 +85,7 @@ def test_never_a_node_and_one_above_it(tree: Hierarchy, rule: dict[str, Any]) ->
 @many
 @given(hierarchies(faults=False, lost=False), RULES, THRESHOLDS)
 def test_a_higher_threshold_only_splits(tree: Hierarchy, rule: dict[str, Any], other: float) -> None:
-    """What goes out under a higher threshold is, under a lower one, there too or below a node that is."""
+    """Output under a higher threshold is also there under a lower one, or is below a node that is."""
     low, high = sorted((rule["simple_ratio_thresh"], other))
     coarse = set(ids(both_ways(tree, **{**rule, "simple_ratio_thresh": low})))
     for id_ in ids(both_ways(tree, **{**rule, "simple_ratio_thresh": high})):
@@ -141,7 +141,7 @@ def test_a_whole_tree_takes_a_round_for_each_level(tree: Hierarchy, rule: dict[s
 @many
 @given(hierarchies(), ANY_RULE)
 def test_filters_hold(tree: Hierarchy, rule: dict[str, Any]) -> None:
-    """No parent and no filled gap of another tenant goes out."""
+    """No parent and no filled gap of another tenant is returned."""
     filters = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
     hits = {hit.node.node_id for hit in tree.hits}
     for hit in both_ways(tree, neighbor_filters=filters, **rule):
@@ -151,7 +151,7 @@ def test_filters_hold(tree: Hierarchy, rule: dict[str, Any]) -> None:
 @many
 @given(hierarchies(), st.integers(1, 3))
 def test_levels_are_limited(tree: Hierarchy, levels: int) -> None:
-    """A merged parent stands at most `max_levels` above a hit, with every child giving way to it."""
+    """A merged parent is at most `max_levels` above a hit, with every child giving way to it."""
     result = both_ways(tree, simple_ratio_thresh=0, max_levels=levels)
     for hit in result:
         provenance = read_provenance(hit.node)

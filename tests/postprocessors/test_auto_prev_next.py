@@ -68,7 +68,7 @@ def test_the_answer_decides(postprocess: Any, answer: str, expected: list[int]) 
 
 
 def test_each_hit_has_its_own_answer(postprocess: Any) -> None:
-    """Runs keep the rank of their first hit, stand in reading order, and hits keep their scores."""
+    """Runs keep the rank of their first hit, are in reading order, and hits keep their scores."""
     nodes = linked_document(30)
     llm = ScriptedLLM(answers=by_chunk({20: "PREVIOUS", 3: "NEXT", 4: "NEXT", 11: "NONE"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)

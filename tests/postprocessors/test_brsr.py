@@ -115,7 +115,7 @@ def test_it_is_the_steps_one_after_another(postprocess: Postprocess, chunks: lis
 
 
 def test_the_same_in_every_run(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """Ids are derived: a second run gives the same nodes, and what came in is as before."""
+    """Ids are derived: a second run gives the same nodes, and the input is unchanged."""
     found = retrieved(chunks, QUESTION)
     before = [hit.to_json() for hit in found]
     augmenter = brsr(chunks, window_tokens=80, stride_tokens=20)
@@ -180,7 +180,7 @@ def test_the_cap_is_the_models_window(
 def test_merged_windows_are_within_the_cap(
     postprocess: Postprocess, chunks: list[TextNode], order: str
 ) -> None:
-    """What merged windows make is no longer than the context may be, and stands where its best one did."""
+    """What merged windows make is no longer than the context may be, and takes the place of its best one."""
     sizes = {"window_tokens": 60, "stride_tokens": 20, "overlap": "merge", "order": order}
     found = retrieved(chunks, QUESTION)
     free = postprocess(brsr(chunks, **sizes), found, query_str=QUESTION)

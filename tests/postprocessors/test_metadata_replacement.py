@@ -68,7 +68,7 @@ def test_replaces(postprocess: Postprocess) -> None:
 
 @pytest.mark.parametrize("value", [None, "", "  \n", 7, 1.5, ["a"], {"a": "b"}, True])
 def test_own_text_kept(postprocess: Postprocess, value: Any) -> None:
-    """A key that is missing, empty, blank or no text leaves the very object that came in."""
+    """A key that is missing, empty, blank or not a text leaves the same object, unchanged."""
     hits = [
         NodeWithScore(node=TextNode(text="own", metadata={"window": value}), score=0.5),
         NodeWithScore(node=TextNode(text="other"), score=0.4),
@@ -195,7 +195,7 @@ def test_kinds_of_nodes(postprocess: Postprocess) -> None:
 
 
 def test_repeated_hit(postprocess: Postprocess) -> None:
-    """A node that was retrieved twice goes out once, with its best score."""
+    """A node that was retrieved twice is returned once, with its best score."""
     nodes = sentence_nodes()
     hits = [NodeWithScore(node=nodes[2], score=s) for s in (0.3, 0.9)]
     (out,) = postprocess(MetadataReplacementPostProcessor("window"), hits)
@@ -327,7 +327,7 @@ def test_a_short_window_in_another_adds_nothing(postprocess: Postprocess) -> Non
 
 
 def test_what_a_window_has_twice_is_in_no_place(postprocess: Postprocess) -> None:
-    """Where a sentence stands twice in its window, the piece is the window, with no place in the document."""
+    """Where a sentence is in its window twice, the piece is the window, with no place in the document."""
     shared = "今天天气很好我们去公园散步。"
     nodes = [placed("a", "好。", f"好。好。{shared}", 2), placed("b", "好。", f"{shared}好。好。", 18)]
     (out,) = postprocess(
@@ -351,7 +351,7 @@ def test_what_is_more_than_text_is_not_merged(postprocess: Postprocess) -> None:
 
 
 def test_what_goes_out_has_links_of_its_own(postprocess: Postprocess) -> None:
-    """A change to the links of a replaced node does not reach the node that came in."""
+    """A change to the links of a replaced node does not reach the input node."""
     nodes = sentence_nodes()
     (out,) = postprocess(MetadataReplacementPostProcessor("window"), scored(nodes, [4]))
     assert out.node.relationships == nodes[4].relationships
@@ -402,7 +402,7 @@ def test_each_sentence_once(size: int, places: list[int], offsets: bool, links: 
 
 
 def test_order_of_hits_matters_by_rank_alone() -> None:
-    """The passages are the same whatever the order of the hits; they stand by the rank of their first hit."""
+    """Passages do not depend on the order of the hits, and are ordered by the rank of their first hit."""
     nodes = sentence_nodes(1)
     places = [3, 4, 11, 12, 17]
     augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=True)

@@ -132,7 +132,7 @@ def test_a_passage_is_scored_by_its_hits(postprocess: Postprocess, rule: str, sc
 
 
 def test_hits_can_be_marked(postprocess: Postprocess):
-    """Marks stand around hit text, adjacent hits share a pair, and pieces count the marks."""
+    """Marks surround hit text, adjacent hits share a pair, and pieces count the marks."""
     nodes = linked_document(TEXTS, offsets=True)
     augmenter = passages_of(docstore_of(nodes), mark_hits=("<hit>", "</hit>"))
     (passage,) = postprocess(augmenter, hits(nodes, [1, 2]))
@@ -143,7 +143,7 @@ def test_hits_can_be_marked(postprocess: Postprocess):
 
 
 def test_all_runs_of_a_document_can_be_one_passage(postprocess: Postprocess):
-    """With passage_scope="document" runs stand in document order with holes marked between them."""
+    """With passage_scope="document" runs are in document order with holes marked between them."""
     nodes = linked_document(8, offsets=True)
     augmenter = passages_of(docstore_of(nodes), 0, passage_scope="document", hole_separator="\n...\n")
     (passage,) = postprocess(augmenter, hits(nodes, [6, 7, 1]))
@@ -302,7 +302,7 @@ def test_pages_share_no_text(postprocess: Postprocess, pages: list[str], offsets
 @pytest.mark.parametrize("offsets", [True, False])
 @pytest.mark.parametrize("order", [[2, 0, 1], [1, 2, 0]])
 def test_runs_of_a_file_stand_page_by_page(postprocess: Postprocess, order: list[int], offsets: bool):
-    """With one passage for a file, pages stand in the order of their labels, and runs of a page in it."""
+    """With one passage for a file, pages are in the order of their labels, and runs of a page in it."""
     labels = ["1", "2", "10"]
     documents = [
         linked_document(
@@ -366,7 +366,7 @@ def test_parents_in_a_ring_tell_no_place(postprocess: Postprocess):
 
 
 def test_a_place_is_told_by_the_parent_that_is_read_for_white_space(postprocess: Postprocess):
-    """A parent that is read to tell what stands between chunks tells their place in the document too."""
+    """A parent that is read for the text between chunks gives their place in the document too."""
     leaves = linked_document(TEXTS, offsets=True)
     parent = tree_of(leaves, "P", 100, None)
     for leaf in leaves:
@@ -390,7 +390,7 @@ def test_offsets_of_a_stored_copy_are_those_of_its_own_text(postprocess: Postpro
 
 
 def test_a_passage_is_not_its_own_neighbor(postprocess: Postprocess):
-    """Of links that run in a ring the passage keeps none to a chunk that stands in it."""
+    """Of links that run in a ring the passage keeps none to a chunk inside it."""
     nodes = linked_document(TEXTS[:3])
     nodes[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[2].node_id)
     nodes[2].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)

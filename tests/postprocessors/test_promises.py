@@ -88,7 +88,7 @@ def test_reads_are_few(world: World, reach: dict[str, int]) -> None:
 
 @given(worlds())
 def test_inner_hits_are_not_read(world: World) -> None:
-    """A hit that has its links is in hand, and never read."""
+    """A hit that has its links is never read."""
     store = world.store()
     PrevNextNodePostprocessor(docstore=store, num_nodes=2, mode="both").postprocess_nodes(world.hits)
     links = (NodeRelationship.PREVIOUS, NodeRelationship.NEXT)

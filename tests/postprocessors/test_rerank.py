@@ -232,7 +232,7 @@ def _score(hit: NodeWithScore, word: str) -> bool:
 
 
 def test_windows_that_share_more_than_half_give_way(postprocess: Postprocess) -> None:
-    """Of overlapping windows the best goes out, and those that share at most half of their text with it."""
+    """Of overlapping windows the best is returned, and those that share at most half of it."""
     windows = cut(TEXT)
     reranker = Reranker(answer=lambda hits: hits[::-1])
     places = {
@@ -266,7 +266,7 @@ def test_merged_windows_are_slices_too(postprocess: Postprocess) -> None:
 
 
 def test_order_of_the_document(postprocess: Postprocess) -> None:
-    """With order="document" the chosen windows stand as in their text, texts as they came."""
+    """With order="document" the chosen windows are ordered as in their text, texts by rank."""
     windows = cut(TEXT)[::3]
     rerank = RerankPostprocessor(reranker=Reranker(answer=lambda h: h[::-1]), top_n=3, order="document")
     result = postprocess(rerank, windows + nodes(1), query_str="q")

@@ -102,7 +102,7 @@ def test_reasons_are_told(postprocess: Postprocess) -> None:
 
 
 def test_a_hit_that_opens_its_section_says_so(postprocess: Postprocess, ends: list) -> None:
-    """Nothing is read before a hit that begins with a heading, and the passage and the event tell why."""
+    """Nothing is read before a hit that begins with a heading, and the passage and the event say why."""
     nodes = linked_document(BOOK)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = SectionPostprocessor(docstore=store, expansion_tokens=1000, output="passages")
@@ -314,7 +314,7 @@ TEXTS = st.lists(
     texts=TEXTS, tokens=st.integers(0, 60), mode=st.sampled_from(["any", "same_or_higher"]), data=st.data()
 )
 def test_growth_is_bounded(texts: list[str], tokens: int, mode: str, data: st.DataObject) -> None:
-    """Every hit goes out; no side of a hit is above its tokens or, with "any", crosses a heading."""
+    """Every hit is returned; no side of a hit is above its tokens or, with "any", crosses a heading."""
     nodes = linked_document(texts)
     places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=3, unique=True))
     result = section(nodes, expansion_tokens=tokens, stop_at=mode).postprocess_nodes(hits(nodes, places))

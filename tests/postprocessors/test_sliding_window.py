@@ -73,7 +73,7 @@ def test_windows_are_slices_with_score_and_offsets(postprocess: Postprocess) -> 
 
 
 def test_a_node_that_fits_goes_out_as_it_came(postprocess: Postprocess) -> None:
-    """A node of one window, an empty one and an image are the very objects that came in."""
+    """A node of one window, an empty one and an image are returned as the same objects."""
     nodes = [
         NodeWithScore(node=TextNode(text="Short."), score=0.1),
         NodeWithScore(node=TextNode(text=""), score=None),
@@ -85,7 +85,7 @@ def test_a_node_that_fits_goes_out_as_it_came(postprocess: Postprocess) -> None:
 
 
 def test_what_is_more_than_text_is_not_cut(postprocess: Postprocess) -> None:
-    """Images with text and nodes that stand for an index go out as they came, however long they are."""
+    """Images with text and nodes that represent an index are returned unchanged, however long they are."""
     text = " ".join(SENTENCES)
     nodes = [
         NodeWithScore(node=ImageNode(id_="i", text=text, image="aGk=")),
@@ -130,7 +130,7 @@ def test_metadata_never_counts(postprocess: Postprocess, excluded: list[str]) ->
 
 
 def test_nothing_is_changed_and_ids_are_the_same(postprocess: Postprocess) -> None:
-    """The node that came in stays as it was, and a second run gives the same windows."""
+    """The input node is unchanged, and a second run gives the same windows."""
     node = TextNode(text=" ".join(SENTENCES), id_="n", metadata={"a": 1})
     before = node.to_json()
     cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
@@ -192,7 +192,7 @@ def test_links_to_the_outside_stay_at_the_ends(postprocess: Postprocess) -> None
 
 
 def test_windows_are_not_cut_twice(postprocess: Postprocess) -> None:
-    """Windows that come in again go out as they are; smaller ones of them count from the first node."""
+    """Windows that are cut again are returned unchanged; smaller ones of them count from the first node."""
     result = windows_of(postprocess, " ".join(SENTENCES))
     again = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), result)
     assert [id(w) for w in again] == [id(w) for w in result]
@@ -204,7 +204,7 @@ def test_windows_are_not_cut_twice(postprocess: Postprocess) -> None:
 
 
 def test_repeated_text_has_offsets_of_its_own(postprocess: Postprocess) -> None:
-    """Two windows with equal text in a document without a source are told apart only by their place."""
+    """Two windows with equal text in a document without a source are distinguished only by their place."""
     nodes = SentenceSplitter(chunk_size=200, chunk_overlap=0).get_nodes_from_documents(
         [Document(text="Alpha. Same. Beta. Same.", id_="d")]
     )

@@ -61,7 +61,7 @@ def test_metadata_and_separators_count(postprocess: Postprocess):
 
 
 def test_a_separator_that_makes_the_text_shorter_is_counted_as_it_is(postprocess: Postprocess):
-    """Where a tokenizer makes one token of a text's end and the lines behind it, what then fits goes out."""
+    """Where a tokenizer makes one token of a text's end and the lines after it, what fits is returned."""
 
     def tokens(text: str) -> list[str]:
         return re.findall(r"\w+|\.\n{3}|\n\n|\W", text)
@@ -93,7 +93,7 @@ def test_tokens_are_counted_in_the_order_of_the_output(postprocess: Postprocess)
 def test_a_hit_over_the_budget_is_kept_and_reported(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture, ends: list
 ):
-    """Even with a budget of 0 the best hit goes out whole, as it came; the others are dropped and named."""
+    """Even with a budget of 0 the best hit is returned whole; the others are dropped and named."""
     nodes = linked_document(5)
     found = hits(nodes, [3, 0], [0.1, 0.7])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), token_budget=0, output="passages")

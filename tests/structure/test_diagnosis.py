@@ -61,7 +61,7 @@ def test_an_index_is_examined_by_its_hits() -> None:
 
 
 def test_chunks_that_are_not_in_the_docstore() -> None:
-    """An empty docstore and one with input documents only are told apart."""
+    """An empty docstore and one that holds input documents only are distinguished."""
     documents = [Document(text=TEXT)]
     nodes = split(documents)
     assert "chunks_missing" in kinds(SimpleDocumentStore(), nodes)

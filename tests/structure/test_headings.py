@@ -154,14 +154,14 @@ def test_kinds_can_be_chosen() -> None:
 
 
 def test_a_part_that_begins_inside_code_hides_it_where_the_fences_tell() -> None:
-    """A fence that names a language opens a block, so what stands before the one before it is code."""
+    """A fence that names a language opens a block, so the text before the fence before it is code."""
     text = "# comment\n```\n\n## Heading\n\n```python\n# comment\n```\n"
     assert [h.title for h in find_headings(text)] == ["Heading"]
 
 
 @given(st.text(alphabet="#=-*1.23 第章一、\n`~aA。|（）", max_size=80))
 def test_any_text_gives_headings_in_order_that_begin_lines(text: str) -> None:
-    """Headings of any text stand in order, begin a line, and have a title."""
+    """Headings of any text are in order, begin a line, and have a title."""
     found = find_headings(text)
     assert [h.start for h in found] == sorted({h.start for h in found})
     for heading in found:
@@ -216,7 +216,7 @@ def test_docling_headings_part_sections_by_where_their_paths_differ() -> None:
 
 
 def test_header_path_parts_chunks_whose_heading_is_gone() -> None:
-    """A path that changes is a border, even where no heading stands in the text."""
+    """A path that changes is a border, even where the text has no heading."""
     top, sub = (TextNode(text="Text.", metadata={"header_path": path}) for path in ("/", "/A/"))
     assert Sections().border(top, sub) is not None
     assert Sections().border(sub, sub) is None
@@ -243,7 +243,7 @@ def test_a_function_finds_headings_instead() -> None:
 
 
 def test_a_heading_in_the_middle_does_not_open_the_chunk() -> None:
-    """A chunk opens with a heading only where nothing but space stands before it."""
+    """A chunk opens with a heading only where nothing but space precedes it."""
     sections = Sections()
     assert sections.opening(TextNode(text="\n\n## Sub\n\nText.")) is not None
     middle = TextNode(text="The end.\n\n## Sub\n\nText.")

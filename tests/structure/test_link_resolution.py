@@ -63,7 +63,7 @@ def test_passages(names: str, edges: list[str], expected: list[str]) -> None:
 
 
 def test_a_passage_stands_at_the_rank_of_its_first_hit() -> None:
-    """Neighbors give no rank of their own, and a run without a hit stands behind its hit."""
+    """Neighbors give no rank of their own, and a run without a hit follows its hit."""
     chunks = chunks_of("xayb", hits="ba")
     assert joined(chunks, [("x", "a"), ("y", "b"), ("x", "a"), ("y", "b")]) == ["yb", "xa"]
     assert joined(chunks, [("x", "a"), ("x", "a")]) == ["b", "y", "xa"]

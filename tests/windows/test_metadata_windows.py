@@ -22,7 +22,7 @@ def window(place: int, size: int = 1, *, offsets: bool = True, separator: str = 
 @pytest.mark.parametrize("offsets", [True, False])
 @pytest.mark.parametrize("separator", ["", " "])
 def test_places(offsets: bool, separator: str) -> None:
-    """Windows that overlap are one group, whatever their order, each at the place where its text stands."""
+    """Windows that overlap are one group, whatever their order, each at the place of its text."""
     windows = [window(n, offsets=offsets, separator=separator) for n in (4, 5, 6)]
     for order in itertools.permutations(range(3)):
         (group,) = merge_windows([windows[n] for n in order])
@@ -83,7 +83,7 @@ def test_window_inside_another() -> None:
 
 @pytest.mark.parametrize("start", [40, 5000])
 def test_ambiguous_windows_far_apart(start: int) -> None:
-    """Equal text does not merge windows whose sentences stand too far apart, where that alone is known."""
+    """Equal text does not merge windows whose sentences are too far apart, where that alone is known."""
     phrase = "See the manual for more."
     first = MetadataWindow(text=f"Yes. Yes. {phrase}", own="Yes.", node_id="a", start=0)
     second = MetadataWindow(text=f"{phrase} No. No.", own="No.", node_id="b", start=start)
@@ -91,7 +91,7 @@ def test_ambiguous_windows_far_apart(start: int) -> None:
 
 
 def test_own_text_that_begins_with_white_space() -> None:
-    """A window stands where its sentence begins, not where the white space before it does."""
+    """A window is placed where its sentence begins, not at the white space before it."""
     first = MetadataWindow(text="One two.", own="One two.", node_id="a", start=0)
     second = MetadataWindow(text="Three.", own="\n\nThree.", node_id="b", start=8)
     assert merge_windows([first, second]) == [[Placed(0, 0), Placed(1, 10)]]
@@ -108,7 +108,7 @@ def test_short_windows_by_either_link(next_id: str | None, previous_id: str | No
 
 
 def test_windows_that_begin_as_the_other_ends() -> None:
-    """Of two windows each of which could stand behind the other none is lost."""
+    """Two windows, each of which could follow the other, are both kept."""
     opening, ending = "This is how it starts.", "And so it came to an end."
     first = MetadataWindow(text=f"{opening} One. {ending}", own="One.", node_id="a")
     second = MetadataWindow(text=f"{ending} Two. {opening}", own="Two.", node_id="b")
@@ -117,7 +117,7 @@ def test_windows_that_begin_as_the_other_ends() -> None:
 
 
 def test_window_inside_a_window_inside_another() -> None:
-    """Without offsets each window stands where its text does in the largest that has it."""
+    """Without offsets each window is placed where the largest window that contains it has its text."""
     windows = [window(n, size, offsets=False) for n, size in ((5, 0), (5, 3), (5, 1))]
     (group,) = merge_windows(windows)
     assert {placed.number for placed in group} == {0, 1, 2}
@@ -136,7 +136,7 @@ def test_phrase_that_comes_again() -> None:
 
 
 def test_ambiguous_own_text() -> None:
-    """A sentence that its window has twice tells no place; the windows' texts do."""
+    """A sentence that its window contains twice gives no place; the windows' texts do."""
     first = MetadataWindow(text="好。好。今天天气很好我们去公园散步。", own="好。", node_id="a", start=2)
     second = MetadataWindow(text="今天天气很好我们去公园散步。好。好。", own="好。", node_id="b", start=18)
     (group,) = merge_windows([first, second])

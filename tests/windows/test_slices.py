@@ -58,7 +58,7 @@ def test_offsets_of_a_part(end: int | None, place: tuple[int | None, int | None]
 
 
 def test_a_part_of_a_part_counts_from_the_first_node() -> None:
-    """Cut twice, a part tells its place in the node that was cut first."""
+    """Cut twice, a part knows its place in the node that was cut first."""
     once = part(TextNode(id_="n", text=TEXT), 5, 20).node
     assert place_of(part(once, 2, 6).node) == ("n", 7, 11)
 
