@@ -26,7 +26,7 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index_ext_ctxaug import ConfigurationError
 from llama_index_ext_ctxaug.evaluation.extras import load_extra
 
-_PARALLEL_CHARACTERS = 2_000_000
+_PARALLEL_CHARACTERS = 8_000_000
 """Shorter corpora are split in this process: starting others takes longer."""
 
 _BATCH = 16
