@@ -179,8 +179,7 @@ class _Merge:
         edited: set[str] = set()
         for parent_id, children in below.items():
             parent = self.ancestry.node(parent_id)
-            whole = squeezed(_text(parent)) if parent is not None else ""
-            held = [squeezed(_text(child)) in whole for child in children]
+            held = _held([_text(child) for child in children], _text(parent) if parent is not None else "")
             for child, is_held in zip(children, held, strict=True):
                 if not is_held and (any(held) or offsets_of(child)[0] is not None):
                     self.expansion.refused.setdefault(child.node_id, "edited")
@@ -341,3 +340,11 @@ class _Merge:
 
 def _text(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def _held(texts: Sequence[str], whole: str) -> list[bool]:
+    """Return for each text whether it is part of the whole, whatever white space a splitter changed."""
+    if all(text in whole for text in texts):
+        return [True] * len(texts)
+    whole = squeezed(whole)
+    return [squeezed(text) in whole for text in texts]
