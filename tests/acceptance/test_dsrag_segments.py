@@ -1,4 +1,4 @@
-"""Relevant segment extraction as dsRAG's users expect it, in half-open ranges."""
+"""Relevant segment extraction as dsRAG's users expect it, with half-open ranges."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_sums(
     least: float,
     expected: list[tuple[int, int, float]],
 ) -> None:
-    """The segments with the greatest sums come in the order in which they are chosen."""
+    """The segments with the greatest sums are returned in the order in which they are chosen."""
     found = rse(values, ends, max_length=run, overall_max_length=total, minimum_value=least)
     assert [segment[:2] for segment in found] == [segment[:2] for segment in expected]
     assert [segment.value for segment in found] == pytest.approx([value for *_, value in expected])
 
 
 def test_segments_end_where_documents_end() -> None:
-    """Chunks of two documents are never one segment, however much they are worth."""
+    """Chunks of two documents never share a segment, however high their values."""
     found = rse([[1, 1, 1, 1]], [2, 4], max_length=9, overall_max_length=9, minimum_value=0.5)
     assert found == [Segment(0, 2, 2.0), Segment(2, 4, 2.0)]
 
@@ -85,7 +85,7 @@ def test_an_unknown_preset() -> None:
 
 
 def test_bridges_a_chunk_that_was_not_retrieved() -> None:
-    """A chunk between two good hits is part of their segment, a poor hit far off is not."""
+    """A chunk between two good hits is part of their segment; a poor, distant hit is not."""
     nodes = linked_document(20)
     hits = [NodeWithScore(node=nodes[n], score=score) for n, score in ((4, 0.9), (6, 0.8), (15, 0.2))]
     augmenter = RelevantSegmentExtractionPostprocessor(docstore=docstore_of(nodes))

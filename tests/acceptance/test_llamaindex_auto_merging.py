@@ -1,4 +1,4 @@
-"""LlamaIndex's hierarchy and auto-merging retriever: the same results wherever those are right."""
+"""LlamaIndex's hierarchy and auto-merging retriever: equal results wherever upstream is right."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMe
 
 
 class FixedRetriever(BaseRetriever):
-    """A retriever that always finds the same."""
+    """A retriever that always returns the same hits."""
 
     def __init__(self, found: list[NodeWithScore]) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def test_a_parent_has_the_score_of_its_only_child(postprocess: Any, score: float
 
 
 def test_half_is_not_more_than_half(postprocess: Any) -> None:
-    """Two of four children at a threshold of 0.5 stay, the same objects."""
+    """Two of four children do not merge at a threshold of 0.5, and stay the same objects."""
     tree = family()
     found = tree.retrieved("P.0", "P.1")
     result = postprocess(merger(tree), found)
@@ -97,7 +97,7 @@ def test_three_of_four_merge(postprocess: Any) -> None:
 
 
 def test_a_filled_gap_counts(postprocess: Any) -> None:
-    """The first and third of four children merge, since the gap between them is filled."""
+    """The first and third of four children merge, since the gap between them counts."""
     tree = family()
     found = tree.retrieved("P.0", "P.2")
     result = postprocess(merger(tree, parent_score="mean"), found)
@@ -108,14 +108,14 @@ def test_a_filled_gap_counts(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("threshold", [0.75, 0.9])
 def test_no_child_counts_twice(postprocess: Any, threshold: float) -> None:
-    """Three of four children do not exceed 0.75, though one lies between the other two."""
+    """Three of four children do not exceed 0.75, even if one lies between the other two."""
     tree = family()
     result = postprocess(merger(tree, threshold), tree.retrieved("P.0", "P.2", "P.1"))
     assert ids(result) == ["P.0", "P.2", "P.1"]
 
 
 def test_a_missing_parent(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The children stay, with a warning; strict=True raises."""
+    """If the parent is missing, the children stay, with a warning; strict=True raises."""
     tree = family()
     tree.missing = {"P"}
     found = tree.retrieved("P.0", "P.1", "P.2")
@@ -127,7 +127,7 @@ def test_a_missing_parent(postprocess: Any, caplog: pytest.LogCaptureFixture) ->
 
 
 class HashedWords(BaseEmbedding):
-    """Counts of words in 512 places, so that texts with words in common are near each other."""
+    """Counts of words in 512 buckets, so that texts with common words are close."""
 
     def _vector(self, text: str) -> list[float]:
         vector = [1e-3] * 512
@@ -162,7 +162,7 @@ QUERIES = [f"{name} {topics[name][300:500]}" for name in sorted(topics)[:40] if 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.34, 0.5])
 def test_the_retriever_s_results(index: VectorStoreIndex, threshold: float) -> None:
-    """Over one index the results equal LlamaIndex's but for two of its faults."""
+    """Over one index, the results equal LlamaIndex's except for two of its faults."""
     store = index.storage_context.docstore
     augmenter = AutoMergingPostprocessor(
         docstore=store, simple_ratio_thresh=threshold, parent_score="mean", fill_gaps=0
@@ -177,9 +177,9 @@ def test_the_retriever_s_results(index: VectorStoreIndex, threshold: float) -> N
         ours = augmenter.postprocess_nodes(found, query_str=query)
         merged += any(read_provenance(hit.node) is not None for hit in ours)
         above = {hit.node.node_id: ancestors(store, hit) for hit in theirs}
-        # Fault: a chunk is returned beside a parent of its parent, which merged without it.
+        # Fault: a chunk is returned beside its grandparent, which merged without it.
         beside = {id_ for id_, over in above.items() if not over.isdisjoint(above)}
-        # Fault: a neighbor by rank, with no hit in it, is filled in with a made-up score.
+        # Fault: a neighbor by rank, without a hit in it, is filled in with an invented score.
         reached = {id_ for hit in found for id_ in (hit.node.node_id, *ancestors(store, hit))}
         made_up = above.keys() - reached
         assert set(ids(ours)) == above.keys() - beside - made_up
@@ -188,7 +188,7 @@ def test_the_retriever_s_results(index: VectorStoreIndex, threshold: float) -> N
             scores = {hit.node.node_id: hit.score for hit in theirs}
             assert [hit.score for hit in ours] == pytest.approx([hit.score for hit in theirs])
             assert {hit.node.node_id: hit.score for hit in ours} == pytest.approx(scores)
-    assert len(QUERIES) >= 20  # Python's versions differ in their topics
+    assert len(QUERIES) >= 20  # topics differ between Python versions
     assert equal >= 15
     assert merged >= 15
 
@@ -203,7 +203,7 @@ def ancestors(store: Any, hit: NodeWithScore) -> set[str]:
 
 
 def test_fault_a_missing_parent_loses_the_query() -> None:
-    """Upstream raises where one parent is missing; here the other parents still merge."""
+    """Upstream raises if one parent is missing; here the other parents still merge."""
     tree = grow([[[]] * 3, [[]] * 3])
     found = tree.retrieved("P.0", "P.1", "Q.0", "Q.1")
     context = StorageContext.from_defaults(
@@ -216,7 +216,7 @@ def test_fault_a_missing_parent_loses_the_query() -> None:
 
 
 def test_fault_a_missing_score_counts_as_zero() -> None:
-    """Upstream gives a parent the mean 0.3 of 0.9 and two unscored children; here it is 0.9."""
+    """Upstream gives a parent the mean 0.3 for 0.9 and two unscored children; here the mean is 0.9."""
     tree = family()
     found = tree.retrieved("P.0", "P.1", "P.2", scores=[0.9, None, None])
     for node in tree.nodes.values():
@@ -226,7 +226,7 @@ def test_fault_a_missing_score_counts_as_zero() -> None:
 
 
 def test_fault_a_child_that_was_retrieved_too_is_filled_in_again() -> None:
-    """Upstream fills in a child that was retrieved too, counts it twice and merges three of four."""
+    """Upstream fills in a child that was also retrieved, counts it twice and merges three of four."""
     tree = family()
     names = [f"P.{place}" for place in range(4)]
     for before, after in itertools.pairwise(names):
@@ -237,7 +237,7 @@ def test_fault_a_child_that_was_retrieved_too_is_filled_in_again() -> None:
 
 
 def test_fault_gaps_depend_on_the_order_of_hits() -> None:
-    """Upstream fills gaps between hits of consecutive ranks alone; here positions in the parent decide."""
+    """Upstream fills gaps only between hits of consecutive ranks; here positions in the parent decide."""
     tree = family(5)
     names = [f"P.{place}" for place in range(5)]
     for before, after in itertools.pairwise(names):
@@ -253,7 +253,7 @@ def test_fault_gaps_depend_on_the_order_of_hits() -> None:
 
 
 def test_fault_a_parent_that_lists_nothing_merges_on_one_hit() -> None:
-    """Upstream counts a parent without a child list as having one child; here the hit stays."""
+    """Upstream treats a parent without a child list as having one child; here the hit stays."""
     tree = family()
     del tree.nodes["P"].relationships[NodeRelationship.CHILD]
     found = tree.retrieved("P.0")
@@ -262,7 +262,7 @@ def test_fault_a_parent_that_lists_nothing_merges_on_one_hit() -> None:
 
 
 def test_fault_a_retrieved_parent_comes_with_its_child() -> None:
-    """Upstream returns a retrieved parent and a part of it; here the parent absorbs the part."""
+    """Upstream returns a retrieved parent beside a part of it; here the parent absorbs the part."""
     tree = family()
     found = tree.retrieved("P", "P.0")
     assert ids(upstream(tree, found)) == ["P", "P.0"]

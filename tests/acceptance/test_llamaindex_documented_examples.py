@@ -1,4 +1,4 @@
-"""LlamaIndex's documented examples of its four classes, run as they are and with only the import changed."""
+"""LlamaIndex's documented examples of its four classes, run unchanged and with only the import changed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def retrievers(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def indexed() -> tuple[VectorStoreIndex, SimpleDocumentStore]:
-    """Build the index of the examples on neighbors: nodes in a docstore, and an index with it."""
+    """Build the index of the neighbor examples: nodes in a docstore, and an index over it."""
     nodes = SentenceSplitter(chunk_size=16, chunk_overlap=0).get_nodes_from_documents([Document(text=TEXT)])
     docstore = SimpleDocumentStore()
     docstore.add_documents(nodes)
@@ -77,7 +77,7 @@ def indexed() -> tuple[VectorStoreIndex, SimpleDocumentStore]:
 
 
 def answers(engine: Any) -> list[list[str]]:
-    """Return the ids of the nodes behind an answer, in each of the four ways to ask."""
+    """Return the ids of an answer's source nodes, for each of the four ways to ask."""
     bundle = QueryBundle(QUESTION)
 
     async def ask() -> list[list[NodeWithScore]]:
@@ -89,7 +89,7 @@ def answers(engine: Any) -> list[list[str]]:
 
 
 def test_prev_next(postprocessors: ModuleType) -> None:
-    """The engine with four following nodes: the answer's nodes and those after it, in reading order."""
+    """The engine with four following nodes gives the hits and the nodes after them, in reading order."""
     index, docstore = indexed()
     engine = index.as_query_engine(
         similarity_top_k=1,
@@ -105,7 +105,7 @@ def test_prev_next(postprocessors: ModuleType) -> None:
 
 @pytest.mark.parametrize("mode", ["previous", "next", "both"])
 def test_prev_next_called_on_nodes(postprocessors: ModuleType, mode: str) -> None:
-    """The postprocessor called on the nodes of a retriever."""
+    """The postprocessor works on the nodes of a retriever."""
     index, docstore = indexed()
     postprocessor = postprocessors.PrevNextNodePostprocessor(docstore=docstore, num_nodes=1, mode=mode)
     nodes = index.as_retriever(similarity_top_k=1).retrieve("storm pier spring")
@@ -116,7 +116,7 @@ def test_prev_next_called_on_nodes(postprocessors: ModuleType, mode: str) -> Non
 
 
 def test_auto_prev_next(postprocessors: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    """The engine with a model that chooses the direction, verbose as in the example."""
+    """The engine works with a model that chooses the direction, verbose as in the example."""
     index, docstore = indexed()
     postprocessor = postprocessors.AutoPrevNextNodePostprocessor(docstore=docstore, num_nodes=3, verbose=True)
     engine = index.as_query_engine(
@@ -130,7 +130,7 @@ def test_auto_prev_next(postprocessors: ModuleType, capsys: pytest.CaptureFixtur
 
 
 def sentence_windows() -> VectorStoreIndex:
-    """Build the index of the example on sentence windows."""
+    """Build the index of the sentence window example."""
     parser = SentenceWindowNodeParser.from_defaults(
         window_size=3, window_metadata_key="window", original_text_metadata_key="original_text"
     )
@@ -138,7 +138,7 @@ def sentence_windows() -> VectorStoreIndex:
 
 
 def test_metadata_replacement(postprocessors: ModuleType) -> None:
-    """The model reads the window; window and sentence are in the metadata of the source node."""
+    """The model reads the window; the source node's metadata holds window and sentence."""
     engine = sentence_windows().as_query_engine(
         similarity_top_k=2,
         node_postprocessors=[postprocessors.MetadataReplacementPostProcessor(target_metadata_key="window")],
@@ -150,7 +150,7 @@ def test_metadata_replacement(postprocessors: ModuleType) -> None:
 
 
 def merging(retrievers: ModuleType, **parameters: Any) -> Any:
-    """Build the retriever of the example on auto-merging."""
+    """Build the retriever of the auto-merging example."""
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[64, 32, 16], chunk_overlap=0)
     nodes = parser.get_nodes_from_documents([Document(text=TEXT, id_="document")])
     docstore = SimpleDocumentStore()
@@ -163,7 +163,7 @@ def merging(retrievers: ModuleType, **parameters: Any) -> Any:
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.9])
 def test_auto_merging(threshold: float, capsys: pytest.CaptureFixture[str]) -> None:
-    """The retriever merges the same children with the same scores, and says so when it is verbose."""
+    """The retriever merges the same children with the same scores, and prints it when verbose."""
     results = []
     for module in (llama_index_retrievers, llama_index_ext_ctxaug):
         retriever = merging(module, simple_ratio_thresh=threshold, verbose=True)
@@ -191,7 +191,7 @@ KINDS = ["PrevNext", "AutoPrevNext", "MetadataReplacement", "AutoMerging"]
 
 
 def parts(kind: str, ours: bool) -> tuple[BaseRetriever, list[BaseNodePostprocessor]]:
-    """Build the retriever and the postprocessors of a documented example, with the import of one side."""
+    """Build the retriever and postprocessors of a documented example with one of the two imports."""
     module = llama_index_ext_ctxaug if ours else llama_index_postprocessors
     if kind == "AutoMerging":
         return merging(llama_index_ext_ctxaug if ours else llama_index_retrievers), []
@@ -204,13 +204,13 @@ def parts(kind: str, ours: bool) -> tuple[BaseRetriever, list[BaseNodePostproces
 
 
 def texts(nodes: list[NodeWithScore]) -> list[str]:
-    """Return the texts of nodes; sorted, since LlamaIndex orders the nodes of AutoPrevNext by id."""
+    """Return the texts of nodes, sorted, since LlamaIndex orders the nodes of AutoPrevNext by id."""
     return sorted(node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_streaming(kind: str) -> None:
-    """Streaming answers of a query engine, sync and async, read the same nodes with either import."""
+    """Streaming query engines, sync and async, read the same nodes with either import."""
     found = []
     for ours in (False, True):
         retriever, postprocessors = parts(kind, ours)
@@ -256,7 +256,7 @@ def test_chat(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent(kind: str) -> None:
-    """An agent that has the query engine as its tool reads the same nodes with either import."""
+    """An agent that uses the query engine as a tool reads the same nodes with either import."""
     steps = [
         f'Thought: I need a tool.\nAction: harbor\nAction Input: {{"input": "{QUESTION}"}}',
         "Thought: I can answer without using any more tools.\nAnswer: the keeper",

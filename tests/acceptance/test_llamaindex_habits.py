@@ -1,4 +1,4 @@
-"""What LlamaIndex's users do with its postprocessors works after changing the import."""
+"""Common uses of LlamaIndex's postprocessors still work after changing the import."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KINDS = [
 
 
 def made(kind: type[BaseNodePostprocessor], **parameters: Any) -> Any:
-    """Make a postprocessor of a kind, over the six chunks."""
+    """Make a postprocessor of a kind over the six chunks."""
     store = {"docstore": docstore_of(NODES)} if "docstore" in kind.model_fields else {}
     name = next(one.__name__ for one in kind.__mro__ if one in KINDS)
     return kind(**store, **PARAMETERS.get(name, {}), **parameters)
@@ -53,7 +53,7 @@ def made(kind: type[BaseNodePostprocessor], **parameters: Any) -> Any:
 def test_an_override_of_the_sync_method_counts_in_both_ways(
     postprocess: Postprocess, kind: type[BaseNodePostprocessor]
 ) -> None:
-    """A subclass that overrides `_postprocess_nodes` alone gives its result in async calls too."""
+    """A subclass that overrides only `_postprocess_nodes` gives its result in async calls too."""
 
     class Mine(kind):  # type: ignore[misc, valid-type]
         def _postprocess_nodes(
@@ -68,7 +68,7 @@ def test_an_override_of_the_sync_method_counts_in_both_ways(
 
 
 def test_overrides_of_both_methods_count_each_in_its_way(postprocess: Postprocess) -> None:
-    """A subclass with an async method of its own is not run twice, and an inner step is overridden too."""
+    """A subclass with an async method of its own runs once, and an inner step can be overridden too."""
 
     class Both(PrevNextNodePostprocessor):
         def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> Any:
@@ -80,11 +80,11 @@ def test_overrides_of_both_methods_count_each_in_its_way(postprocess: Postproces
     assert ids(postprocess(made(Both, num_nodes=3), hits(NODES, [0]))) == ids(NODES[1:4])
     rerank = RerankPostprocessor(reranker=made(Both, num_nodes=3), overlap="keep")
     result = postprocess(rerank, hits(NODES, [0, 1]), query_str="chunk")
-    assert ids(result) == ids(NODES[1:2])  # of what the reranker returns, the nodes that it received
+    assert ids(result) == ids(NODES[1:2])  # only nodes that the reranker received
 
 
 def test_parameters_are_checked_when_they_are_assigned() -> None:
-    """A wrong value is refused after construction too, and a string becomes a template."""
+    """A wrong value is rejected after construction too, and a string becomes a template."""
     with pytest.raises(ValidationError, match="previous"):
         made(PrevNextNodePostprocessor).mode = "prev"
     augmenter = made(AutoPrevNextNodePostprocessor)
@@ -115,7 +115,7 @@ def test_verbose_is_visible(
     caplog: pytest.LogCaptureFixture,
     configured: bool,
 ) -> None:
-    """Decisions are written to standard output by default, and logged where the log shows INFO."""
+    """Decisions are written to standard output by default, and to the log if INFO is enabled."""
     with caplog.at_level(logging.INFO if configured else logging.WARNING):
         augmenter = made(AutoPrevNextNodePostprocessor, verbose=True)
         postprocess(augmenter, hits(NODES, [2]), query_str="what?")
@@ -126,7 +126,7 @@ def test_verbose_is_visible(
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "docstore" in kind.model_fields])
 def test_a_restored_augmenter_needs_its_docstore(kind: type[BaseNodePostprocessor]) -> None:
-    """`from_dict` without the docstore says what to pass."""
+    """`from_dict` without the docstore names what to pass."""
     with pytest.raises(ValueError, match=r"from_dict\(data, docstore=\.\.\.\)"):
         kind.from_dict(made(kind).to_dict())
 
@@ -141,7 +141,7 @@ def test_metadata_replacement_is_called_as_in_llamaindex(postprocess: Postproces
 
 
 def test_a_dict_of_filters_is_refused_with_the_remedy() -> None:
-    """A plain dict is no filter; the message names the class and a method that makes one of it."""
+    """A plain dict is rejected; the message names the filter class and a method that converts the dict."""
     with pytest.raises(ValidationError, match=r"MetadataFilters\.from_dict") as raised:
         made(PrevNextNodePostprocessor, neighbor_filters={"tenant": "a"})
     assert raised.value.error_count() == 1
@@ -160,7 +160,7 @@ def filtered(operator: FilterOperator, key: str, value: Any) -> PrevNextNodePost
 def test_values_that_cannot_be_compared_are_named(
     postprocess: Postprocess, operator: FilterOperator, value: Any
 ) -> None:
-    """A number compared with a text is an error that names the key and both values."""
+    """Comparing a number with a text raises an error that names the key and both values."""
     with pytest.raises(ConfigurationError, match=rf"{value}.*'year'.*'2019'"):
         postprocess(filtered(operator, "year", value), hits(NODES, [0]))
 
@@ -178,7 +178,7 @@ def test_values_that_cannot_be_compared_are_named(
 def test_a_part_of_a_text_is_not_a_member(
     postprocess: Postprocess, operator: FilterOperator, value: Any
 ) -> None:
-    """Filters over lists never pass a node whose value only has the same characters in it."""
+    """Filters over lists do not match a value that only contains the same characters."""
     assert ids(postprocess(filtered(operator, "owner", value), hits(NODES, [0]))) == ids(NODES[:1])
 
 
@@ -200,7 +200,7 @@ def test_a_part_of_a_text_is_not_a_member(
 def test_a_member_is_a_member(
     postprocess: Postprocess, operator: FilterOperator, value: Any, stored: Any
 ) -> None:
-    """A single text counts as a list of one, in the metadata and in the filter."""
+    """A single text counts as a list of one, in metadata and in filters."""
     nodes = linked_document(2, metadata={"owner": stored})
     augmenter = filtered(operator, "owner", value).model_copy(update={"docstore": docstore_of(nodes)})
     assert ids(postprocess(augmenter, hits(nodes, [0]))) == ids(nodes)

@@ -39,7 +39,7 @@ def places(result: list[NodeWithScore], nodes: list[TextNode]) -> list[int]:
 def test_windows_over_a_chain_of_five(
     postprocess: Any, mode: str, num_nodes: int, retrieved: list[int], expected: list[int]
 ) -> None:
-    """Windows come in document order, joined where they touch, no node twice."""
+    """Windows are in document order, joined if they touch, without repeated nodes."""
     nodes = linked_document(5)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode=mode, num_nodes=num_nodes)
     assert places(postprocess(augmenter, hits(nodes, retrieved)), nodes) == expected
@@ -49,7 +49,7 @@ def test_windows_over_a_chain_of_five(
     "wrong", [{"mode": "forward"}, {"num_nodes": -1}, {"num_previous": -1}, {"num_next": -2}, {"nodes": 3}]
 )
 def test_wrong_parameters_are_refused_at_construction(wrong: dict[str, Any]) -> None:
-    """Unknown modes, negative counts and unknown names raise an error that says what is allowed."""
+    """Unknown modes, negative counts and unknown names raise an error that lists what is allowed."""
     with pytest.raises(ValidationError) as caught:
         PrevNextNodePostprocessor(docstore=SimpleDocumentStore(), **wrong)
     assert isinstance(caught.value, ValueError)
@@ -61,7 +61,7 @@ def test_wrong_parameters_are_refused_at_construction(wrong: dict[str, Any]) -> 
 
 
 def test_one_sided_links_order_the_hits(postprocess: Any) -> None:
-    """Hits that know only NEXT come in document order, without reading the store."""
+    """Hits with only NEXT links are returned in document order, without reading the store."""
     nodes = linked_document(4, links="next")
     augmenter = PrevNextNodePostprocessor(docstore=SimpleDocumentStore(), num_nodes=0)
     assert places(postprocess(augmenter, hits(nodes, [3, 0, 1, 2])), nodes) == [0, 1, 2, 3]
@@ -79,7 +79,7 @@ def test_hits_are_the_same_objects(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("links", [{0: 0}, {0: 1, 1: 2, 2: 0}], ids=["self", "ring"])
 def test_rings_end(postprocess: Any, links: dict[int, int]) -> None:
-    """With links to itself or in a ring, every node is returned exactly once."""
+    """If links form a ring or lead to their own node, every node is returned exactly once."""
     nodes = linked_document(3, links="none")
     for before, after in links.items():
         nodes[before].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[after].node_id)
@@ -91,7 +91,7 @@ def test_rings_end(postprocess: Any, links: dict[int, int]) -> None:
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 0, 1]])
 def test_a_contradicting_link_is_ignored(postprocess: Any, order: list[int]) -> None:
-    """D claims B as its previous, but B and C agree on each other: A, B, C stay together."""
+    """D names B as its previous node, but B and C agree on each other: A, B, C stay together."""
     nodes = [*linked_document(3), TextNode(id_="d", text="D")]
     nodes[3].relationships = {
         NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc"),
@@ -117,7 +117,7 @@ def test_a_hit_keeps_its_score(
     retrieved: dict[int, float],
     expected: dict[int, float | None],
 ) -> None:
-    """A hit that is another hit's neighbor keeps its own score; neighbors have none by default."""
+    """A hit that neighbors another hit keeps its own score; other neighbors have none by default."""
     nodes = linked_document(3)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode=mode, num_nodes=num_nodes)
     result = postprocess(augmenter, hits(nodes, retrieved, retrieved.values()))
@@ -137,7 +137,7 @@ def test_two_hits_far_apart(postprocess: Any, mode: str, expected: list[int]) ->
 
 @pytest.mark.parametrize("mode", ["previous", "next", "both"])
 def test_nothing_to_add(postprocess: Any, mode: str) -> None:
-    """Nodes without links, and a document whose chunks are all hits, are returned unchanged."""
+    """Hits without links, or hits that cover the whole document, are returned unchanged."""
     loose = [TextNode(id_=name, text=name) for name in "cab"]
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(loose), mode=mode, num_nodes=2)
     assert places(postprocess(augmenter, hits(loose, [0, 1, 2])), loose) == [0, 1, 2]

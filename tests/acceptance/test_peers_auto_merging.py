@@ -33,7 +33,7 @@ def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMe
 
 
 def test_threshold_bounds() -> None:
-    """The threshold is 0.5 by default; 0.7 is accepted, -2 refused."""
+    """The default threshold is 0.5; 0.7 is accepted and -2 rejected."""
     assert merger(family()).simple_ratio_thresh == 0.5
     assert AutoMergingPostprocessor(docstore=SimpleDocumentStore()).simple_ratio_thresh == 0.5
     assert merger(family(), 0.7).simple_ratio_thresh == 0.7
@@ -53,7 +53,7 @@ def test_two_of_three_give_the_parent(postprocess: Any) -> None:
 
 
 def test_one_of_several_stays(postprocess: Any) -> None:
-    """One hit stays, the same object, its link to the parent intact."""
+    """A single hit stays the same object, with its link to the parent intact."""
     tree = family(3)
     found = tree.retrieved("P.1")
     result = postprocess(merger(tree, 0.6), found)
@@ -63,7 +63,7 @@ def test_one_of_several_stays(postprocess: Any) -> None:
 
 
 def test_leaves_of_two_parents_stay(postprocess: Any) -> None:
-    """One leaf of each of two parents: both stay."""
+    """Leaves of two different parents both stay."""
     tree = grow([[[]] * 3, [[]] * 3])
     assert ids(postprocess(merger(tree, 0.6), tree.retrieved("P.0", "Q.0"))) == ["P.0", "Q.0"]
 
@@ -74,7 +74,7 @@ def test_leaves_of_two_parents_stay(postprocess: Any) -> None:
 def test_parents_that_cannot_merge(
     postprocess: Any, caplog: pytest.LogCaptureFixture, fault: str, error: type[Exception]
 ) -> None:
-    """Such a parent's children stay and are reported, the valid one merges; strict=True raises."""
+    """An invalid parent's children stay and are reported, the valid one merges; strict=True raises."""
     tree = grow([[[]] * 3, [[]] * 3])
     if fault == "not stored":
         tree.missing = {"P"}
@@ -89,7 +89,7 @@ def test_parents_that_cannot_merge(
 
 
 def test_hits_without_a_parent_stay(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A hit without a parent is no fault, even with strict=True; levels and sizes are not needed."""
+    """A hit without a parent is valid, even with strict=True; levels and sizes are not needed."""
     tree = grow([[], [[]] * 3])
     found = tree.retrieved("P", "Q.0", "Q.1")
     for strict in (False, True):
@@ -98,7 +98,7 @@ def test_hits_without_a_parent_stay(postprocess: Any, caplog: pytest.LogCaptureF
 
 
 def test_saving_and_loading() -> None:
-    """Parameters survive a round trip; the docstore is given again."""
+    """Parameters survive a round trip; the docstore is passed again."""
     tree = family()
     one = merger(tree, 0.7, inclusive=True, max_levels=2, parent_score="mean", fill_gaps=0)
     again = AutoMergingPostprocessor.from_dict(one.to_dict(), docstore=tree.store())
@@ -109,13 +109,13 @@ def test_saving_and_loading() -> None:
 
 @pytest.fixture
 def words_are_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LlamaIndex's tokenizer splits at white space."""
+    """Make LlamaIndex's tokenizer split at white space."""
     monkeypatch.setattr(Settings, "_tokenizer", str.split)
     monkeypatch.setattr("llama_index.core.global_tokenizer", str.split)
 
 
 def sized(tree: Hierarchy, **lengths: int) -> Hierarchy:
-    """The hierarchy with texts of so many words: 100 for a leaf, or as given by name."""
+    """Return the hierarchy with texts of 100 words per leaf, or as given by name."""
     for name, node in tree.nodes.items():
         length = lengths.get(name.replace(".", "_"), 100)
         node.set_content(" ".join(["word"] * length))
@@ -133,7 +133,7 @@ def sized(tree: Hierarchy, **lengths: int) -> Hierarchy:
     ids=["one child", "two children", "two children in a full context"],
 )
 def test_the_budget_decides(postprocess: Any, names: list[str], expected: list[str]) -> None:
-    """Of 1000 tokens, one child is not enough; two merge with 200 used, not with 900."""
+    """Of 1000 tokens, one child is not enough; two merge with 200 tokens used, but not with 900."""
     tree = sized(grow([[[]] * 3, []]), P=300, Q=700)
     augmenter = merger(tree, merge_rule="budget", token_budget=1000)
     assert ids(postprocess(augmenter, tree.retrieved(*names))) == expected
@@ -141,7 +141,7 @@ def test_the_budget_decides(postprocess: Any, names: list[str], expected: list[s
 
 @pytest.mark.usefixtures("words_are_tokens")
 def test_a_merge_makes_the_grandparent_eligible(postprocess: Any) -> None:
-    """The climb continues in the same call."""
+    """A merged parent lets the grandparent merge in the same call."""
     tree = sized(grow([[[[]] * 2, [[]] * 2]]), P=500, P_0=220, P_1=220)
     augmenter = merger(tree, merge_rule="budget", token_budget=2000)
     result = postprocess(augmenter, tree.retrieved("P.0.0", "P.0.1", "P.1.0", "P.1.1"))
@@ -155,7 +155,7 @@ def pairs(tree: Hierarchy, **parameters: Any) -> AutoMergingPostprocessor:
 
 
 def test_a_pair_gives_the_parent(postprocess: Any) -> None:
-    """Siblings give their parent with its own metadata, the best score and both children named."""
+    """Siblings merge into their parent, with its own metadata, the best score and both children named."""
     tree = family()
     tree.nodes["P"].metadata["title"] = "Harbor"
     found = tree.retrieved("P.0", "P.1", scores=[0.9, 0.7])
@@ -167,7 +167,7 @@ def test_a_pair_gives_the_parent(postprocess: Any) -> None:
 
 
 def test_three_siblings_give_one_parent(postprocess: Any) -> None:
-    """Three siblings give one parent, once."""
+    """Three siblings merge into their parent once."""
     tree = family()
     assert ids(postprocess(pairs(tree), tree.retrieved("P.0", "P.3", "P.1"))) == ["P"]
 
@@ -179,7 +179,7 @@ def test_interleaved_parents_take_their_first_child_s_position(postprocess: Any)
 
 
 def test_three_children_are_required(postprocess: Any) -> None:
-    """A minimum of three refuses a pair."""
+    """A minimum of three rejects a pair."""
     tree = family()
     found = tree.retrieved("P.0", "P.2")
     assert ids(postprocess(pairs(tree, min_children=3), found)) == ["P.0", "P.2"]
@@ -196,7 +196,7 @@ def test_a_parent_without_text_is_refused(postprocess: Any, caplog: pytest.LogCa
 
 
 def test_thresholds_below_two(postprocess: Any) -> None:
-    """A minimum of one merges here and zero is an error; under the budget rule one counts as two."""
+    """A minimum of one merges and zero is an error; under the budget rule one counts as two."""
     tree = family()
     assert ids(postprocess(pairs(tree, min_children=1), tree.retrieved("P.0"))) == ["P"]
     with pytest.raises(ValueError, match="min_children"):
@@ -221,7 +221,7 @@ def test_others_keep_their_positions(postprocess: Any) -> None:
 
 
 def test_a_mother_and_a_chunk_without_one(postprocess: Any) -> None:
-    """Children of .9 and .7 give .8 under the mean, and the chunk of .5 stays; sorted by score."""
+    """Children of .9 and .7 have the mean .8, and the chunk of .5 stays; nodes are sorted by score."""
     tree = grow([[[]] * 2, []])
     found = tree.retrieved("Q", "P.0", "P.1", scores=[0.5, 0.9, 0.7])
     result = postprocess(merger(tree, 0, parent_score="mean"), found)
@@ -247,7 +247,7 @@ def test_a_blank_mother(postprocess: Any, blank: str) -> None:
 
 
 def test_children_are_listed_best_first(postprocess: Any) -> None:
-    """A parent of .9 names its children of .9 and .6; the other parent has .7."""
+    """A parent of .9 names its children of .9 and .6, best first; the other parent has .7."""
     tree = grow([[[]] * 4, [[]] * 4])
     found = tree.retrieved("P.0", "Q.1", "P.2", scores=[0.6, 0.7, 0.9])
     first, second = postprocess(merger(tree, 0), found)
@@ -268,7 +268,7 @@ def test_a_disabled_parent(postprocess: Any, caplog: pytest.LogCaptureFixture) -
 
 
 def test_the_parent_document_retriever(postprocess: Any) -> None:
-    """A hit on one chunk of a document that is its parent gives the document's text."""
+    """If a document is the parent of its chunks, a hit on one chunk gives the document's text."""
     document = Document(id_="whole", text=" ".join(f"Sentence {number} on ships." for number in range(60)))
     chunks = SentenceSplitter(chunk_size=40, chunk_overlap=0).get_nodes_from_documents([document])
     for chunk in chunks:

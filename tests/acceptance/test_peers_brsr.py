@@ -1,4 +1,4 @@
-"""Sections and new scores, as users of AutoRAG, PrivateGPT, Dify, Morphik and DocETL expect them."""
+"""Sections and new scores as users of AutoRAG, PrivateGPT, Dify, Morphik and DocETL expect them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llama_index_ext_ctxaug.testing import WordEmbedding, docstore_of, hits, lin
 
 
 def autorag_corpus() -> list[TextNode]:
-    """AutoRAG's corpus: 30 passages of one file whose order is only in metadata."""
+    """AutoRAG's corpus: 30 passages of one file, ordered only by metadata."""
     nodes = []
     for place in range(30):
         ids = {
@@ -33,7 +33,7 @@ def autorag_corpus() -> list[TextNode]:
 
 @pytest.mark.parametrize(("place", "question"), [([1], "word2"), ([3], "word4 word5"), ([0, 29], "word29")])
 def test_augment_then_score_by_embedding(postprocess: Postprocess, place: list[int], question: str) -> None:
-    """Next neighbors, then the two nearest: falling floats, with ids and texts of the corpus."""
+    """Next neighbors, then the two nearest by embedding: falling scores, with ids and texts of the corpus."""
     corpus = autorag_corpus()
     grow = PrevNextNodePostprocessor(docstore=docstore_of(corpus), mode="next")
     rescore = EmbeddingRescorePostprocessor(embed_model=WordEmbedding(), top_k=2)
@@ -76,7 +76,7 @@ def test_sub_sections_before_the_next_section(postprocess: Postprocess) -> None:
 
 
 def test_tables_after_the_hit(postprocess: Postprocess) -> None:
-    """Tables that follow the hit are added, whole, within the number of tokens."""
+    """Tables after the hit are added whole, within the token limit."""
     header = "| name | value |\n|---|---|\n"
     tables = [header + "\n".join(f"| n{row} | {row} |" for row in range(20)) for _ in range(5)]
     nodes = linked_document(["The tables show it.", *(f"Table {n}:\n\n{t}" for n, t in enumerate(tables))])
@@ -88,7 +88,7 @@ def test_tables_after_the_hit(postprocess: Postprocess) -> None:
 
 
 def test_disabled_chunks_are_left_out(postprocess: Postprocess) -> None:
-    """A filter on metadata keeps out a chunk that is switched off."""
+    """A metadata filter excludes a disabled chunk."""
     nodes = linked_document(["One.", "Hit.", "Off.", "Four."])
     nodes[2].metadata["enabled"] = False
     augmenter = SectionPostprocessor(
@@ -99,7 +99,7 @@ def test_disabled_chunks_are_left_out(postprocess: Postprocess) -> None:
 
 
 def test_pages_around_pages(postprocess: Postprocess) -> None:
-    """Pages 3 and 4 with one around give 2 to 5 once; added pages are marked and have no score."""
+    """Pages 3 and 4 with one page around them give 2 to 5 once; added pages are marked and have no score."""
     pages = []
     for page in range(1, 8):
         [node] = linked_document([f"Page {page}."], source_id=f"page-{page}")
@@ -120,7 +120,7 @@ def test_pages_around_pages(postprocess: Postprocess) -> None:
 
 
 def test_headings_above_a_chunk() -> None:
-    """The path shows the headings above, not the one the chunk opens with; a later h2 ends the h3."""
+    """The path shows the headings above a chunk, not its own; a later h2 ends the h3."""
     text = "# Top\n\nText.\n\n## Middle\n\nText.\n\n### Low\n\nText.\n\n## Later\n\nText."
     headings = find_headings(text)
     assert heading_path(headings, text.index("### Low")) == ("Top", "Middle")

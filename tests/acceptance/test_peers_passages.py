@@ -20,14 +20,14 @@ from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, 
 
 
 def passages_of(docstore: Any, num_nodes: int, **parameters: Any) -> PrevNextNodePostprocessor:
-    """An augmenter with neighbors on both sides, and passages out."""
+    """An augmenter with neighbors on both sides and passages as output."""
     return PrevNextNodePostprocessor(
         docstore=docstore, num_nodes=num_nodes, mode="both", output="passages", **parameters
     )
 
 
 def test_wrong_windows_are_refused():
-    """Negative counts are refused at construction; 0 means hits alone, as in LlamaIndex."""
+    """Negative counts are rejected at construction; 0 returns the hits alone, as in LlamaIndex."""
     for wrong in ({"num_nodes": -1}, {"num_previous": -1}, {"token_budget": -1}, {"max_passage_tokens": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             PrevNextNodePostprocessor(docstore=docstore_of([]), **wrong)
@@ -45,7 +45,7 @@ def test_overlap_by_offsets(postprocess: Postprocess):
 
 
 def test_window_in_document_order(postprocess: Postprocess):
-    """Hit 4 of 10 with three on each side gives chunks 1 to 7, offsets 11 to 77, in any order of storing."""
+    """Hit 4 of 10 with three neighbors a side gives chunks 1 to 7, offsets 11 to 77, in any storage order."""
     nodes = linked_document([f"sentence {n}." for n in range(10)], offsets=True)
     store = docstore_of([nodes[n] for n in (7, 2, 9, 0, 4, 1, 8, 3, 6, 5)])
     both = PrevNextNodePostprocessor(docstore=store, num_nodes=3, mode="both")
@@ -57,7 +57,7 @@ def test_window_in_document_order(postprocess: Postprocess):
 
 
 def test_two_window_sizes(postprocess: Postprocess):
-    """A window of 2 gives 5 chunks and one of 1 gives 3; a call does not change its augmenter."""
+    """A window of 2 gives 5 chunks and one of 1 gives 3; a call does not change the augmenter."""
     nodes = linked_document(10)
     augmenter = passages_of(docstore_of(nodes), 2)
     for wanted, size in ((augmenter, 5), (augmenter.model_copy(update={"num_nodes": 1}), 3), (augmenter, 5)):
@@ -66,7 +66,7 @@ def test_two_window_sizes(postprocess: Postprocess):
 
 
 def test_own_field_names_and_no_offsets(postprocess: Postprocess):
-    """Order in metadata under custom keys, without offsets, gives seven chunks."""
+    """Chunks ordered by custom metadata keys, without offsets, give seven chunks."""
     nodes = [
         TextNode(id_=f"n{n}", text=f"part {n} ", metadata={"before": f"n{n - 1}", "after": f"n{n + 1}"})
         for n in range(10)
@@ -77,7 +77,7 @@ def test_own_field_names_and_no_offsets(postprocess: Postprocess):
 
 
 def test_a_hit_that_cannot_be_placed(postprocess: Postprocess, caplog: pytest.LogCaptureFixture):
-    """A hit without links is returned alone; a missing neighbor gives a warning, or an error if strict."""
+    """A hit without links is returned alone; a missing neighbor gives a warning, or an error with strict."""
     nodes = linked_document(3)
     bare = TextNode(id_="bare", text="nothing is known of me")
     found = [*hits([bare], [0]), *hits(nodes, [1])]
@@ -102,7 +102,7 @@ def test_sentences_around_the_third(postprocess: Postprocess, window: int, first
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
 def test_best_first_and_last_within_a_limit(postprocess: Postprocess, count: int):
-    """A limit in words keeps whole nodes, and the better of two copies; core's reordering can follow."""
+    """A word limit keeps whole nodes and the better of two copies; core's reordering can follow."""
     nodes = linked_document([f"three words n{n}" for n in range(5)])
     found = hits(nodes, [*range(count), *range(count)], [0.1] * count + [0.9 - n / 10 for n in range(count)])
     limit = TokenBudgetPostprocessor(token_budget=12, tokenizer=str.split)
@@ -115,10 +115,10 @@ def test_best_first_and_last_within_a_limit(postprocess: Postprocess, count: int
 
 
 class TestAdjacentHits:
-    """Third-party merging of adjacent hits in dsRAG's manner: nothing is added, what touches is joined."""
+    """Merging of adjacent hits as in dsRAG: nothing is added, touching hits are joined."""
 
     def merge(self, postprocess: Postprocess, found: list[NodeWithScore], **more: Any) -> list[NodeWithScore]:
-        """Hits only, as passages."""
+        """Return the hits alone, as passages."""
         return postprocess(passages_of(docstore_of([hit.node for hit in found]), 0, **more), found)
 
     def test_nothing_and_one(self, postprocess: Postprocess):
@@ -220,7 +220,7 @@ def test_two_runs_of_one_document(postprocess: Postprocess):
 
 
 def test_a_deleted_chunk_parts_a_run(postprocess: Postprocess):
-    """With chunk 11 deleted there are two runs with a hit each, and no error."""
+    """With chunk 11 deleted, the result is two runs with one hit each, without an error."""
     nodes = linked_document(20)
     store = ObservedDocstore(docstore_of(nodes), missing={nodes[11].node_id})
     result = postprocess(passages_of(store, 2), hits(nodes, [10, 12]))
@@ -229,7 +229,7 @@ def test_a_deleted_chunk_parts_a_run(postprocess: Postprocess):
 
 
 def test_nothing_and_no_neighbors(postprocess: Postprocess):
-    """No hits give nothing; without neighbors contiguous hits are joined."""
+    """No hits give nothing; without neighbors, contiguous hits are joined."""
     nodes = linked_document(6)
     augmenter = passages_of(docstore_of(nodes), 0)
     assert postprocess(augmenter, []) == []
@@ -251,7 +251,7 @@ def test_expansion_within_a_budget(postprocess: Postprocess, number: int):
 
 
 def test_expansion_without_a_limit(postprocess: Postprocess):
-    """A budget that nothing exceeds gives the whole document."""
+    """A budget larger than the document gives the whole document."""
     nodes = linked_document(30, offsets=True)
     augmenter = passages_of(docstore_of(nodes), 100, token_budget=10**9)
     (passage,) = postprocess(augmenter, hits(nodes, [17]))
@@ -259,7 +259,7 @@ def test_expansion_without_a_limit(postprocess: Postprocess):
 
 
 def test_a_budget_of_nothing(postprocess: Postprocess, caplog: pytest.LogCaptureFixture):
-    """A budget of 0 keeps the best hit, as documented, and says so."""
+    """A budget of 0 keeps the best hit, as documented, and reports it."""
     nodes = linked_document(5)
     found = hits(nodes, [2])
     with caplog.at_level(logging.WARNING):

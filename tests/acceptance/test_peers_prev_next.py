@@ -12,7 +12,7 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
 def autorag_file(count: int = 30) -> list[TextNode]:
-    """The chunks of one file as AutoRAG stores them: ids of the neighbors in metadata, no relationships."""
+    """Return one file's chunks as AutoRAG stores them: neighbor ids in metadata, no relationships."""
     return [
         TextNode(
             id_=str(i),
@@ -47,7 +47,7 @@ def test_ids_in_metadata(postprocess: Any, mode: str, retrieved: list[int], expe
 
 
 def test_ids_under_other_keys(postprocess: Any) -> None:
-    """The metadata keys are parameters; an id that exists nowhere ends the expansion."""
+    """The metadata keys are parameters; an unknown id ends the expansion."""
     nodes = [
         TextNode(id_="x", text="x", metadata={"after": "y"}),
         TextNode(id_="y", text="y", metadata={"after": "?"}),
@@ -57,7 +57,7 @@ def test_ids_under_other_keys(postprocess: Any) -> None:
 
 
 def test_pages_around_hits(postprocess: Any) -> None:
-    """Pages 2 to 5 come once; the provenance marks 2 and 5 as added, and their score is None, not 0."""
+    """Pages 2 to 5 appear once; the provenance marks 2 and 5 as added, with the score None, not 0."""
     pages = linked_document(7)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(pages), mode="both")
     result = postprocess(augmenter, hits(pages, [3, 4]))

@@ -1,4 +1,4 @@
-"""Choosing context from hits, as users of Verba and QAnything expect it."""
+"""Choosing context from hits as users of Verba and QAnything expect it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_only_good_hits_expand(postprocess: Postprocess) -> None:
 
 
 def test_a_neighbor_that_is_a_hit_keeps_its_score(postprocess: Postprocess) -> None:
-    """A neighbor that was itself retrieved comes once, with its own score."""
+    """A neighbor that was itself retrieved appears once, with its own score."""
     nodes = linked_document(30)
     augmenter = RelevantSegmentsPostprocessor(docstore=docstore_of(nodes), reach=1, token_budget=None)
     out = postprocess(augmenter, hits(nodes, [5, 6], [1.0, 0.5]))
@@ -27,7 +27,7 @@ def test_a_neighbor_that_is_a_hit_keeps_its_score(postprocess: Postprocess) -> N
 
 
 def test_two_documents_that_fit_are_whole(postprocess: Postprocess) -> None:
-    """Where all hits are in two documents that fit, both are returned whole."""
+    """If all hits are in two documents that fit, both are returned whole."""
     first, second = linked_document(5, source_id="a"), linked_document(4, source_id="b")
     augmenter = WholeDocumentsPostprocessor(docstore=docstore_of(first, second))
     out = postprocess(augmenter, [*hits(first, [3]), *hits(second, [1])])
@@ -35,7 +35,7 @@ def test_two_documents_that_fit_are_whole(postprocess: Postprocess) -> None:
 
 
 def test_from_the_first_hit_to_the_last(postprocess: Postprocess) -> None:
-    """Where the documents do not fit, each is returned from its first hit to its last."""
+    """If the documents do not fit, each is returned from its first hit to its last."""
     first, second = linked_document(40, source_id="a"), linked_document(40, source_id="b")
     augmenter = WholeDocumentsPostprocessor(docstore=docstore_of(first, second), token_budget=100)
     out = postprocess(augmenter, [*hits(first, [10, 13]), *hits(second, [7])])

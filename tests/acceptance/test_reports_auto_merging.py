@@ -1,4 +1,4 @@
-"""Reported faults about parents, each with its right value."""
+"""Reported faults about parents, each with the correct result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMe
 
 
 def test_a_parent_that_is_not_in_the_docstore(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Its children are returned unchanged with their scores; other parents still merge."""
+    """A missing parent's children are returned unchanged with their scores; other parents still merge."""
     tree = grow([[[]] * 4, [[]] * 4])
     tree.missing = {"P"}
     found = tree.retrieved("P.0", "P.1", "P.2", "Q.0", "Q.1", "Q.2")
@@ -37,7 +37,7 @@ def test_a_parent_that_is_not_in_the_docstore(postprocess: Any, caplog: pytest.L
 
 
 def test_leaves_alone_in_the_docstore(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Where only leaves were stored, the hits are returned and the warning names the missing parent."""
+    """If only leaves were stored, the hits are returned and the warning names the missing parent."""
     tree = family()
     tree.missing = {"P"}
     assert ids(postprocess(merger(tree, 0), tree.retrieved("P.1", "P.0"))) == ["P.1", "P.0"]
@@ -48,7 +48,7 @@ def test_leaves_alone_in_the_docstore(postprocess: Any, caplog: pytest.LogCaptur
 def test_the_docstore_of_a_pipeline_holds_documents(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Over the pipeline's own docstore the hits are returned, and the warning says what to do."""
+    """Over the pipeline's own docstore the hits are returned, and the warning names the remedy."""
     store = SimpleDocumentStore()
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64], chunk_overlap=0)
     pipeline = IngestionPipeline(
@@ -67,7 +67,7 @@ def test_the_docstore_of_a_pipeline_holds_documents(
 def test_an_empty_docstore_never_gives_an_empty_list(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The hits are returned, and one warning says that none is in the docstore."""
+    """The hits are returned, and one warning reports that none is in the docstore."""
     tree = family()
     found = tree.retrieved("P.0", "P.1", "P.2")
     empty = AutoMergingPostprocessor(docstore=SimpleDocumentStore())
@@ -77,22 +77,22 @@ def test_an_empty_docstore_never_gives_an_empty_list(
 
 
 def test_a_cut_down_corpus(postprocess: Any) -> None:
-    """In a sample of every third node, hits whose parents are missing are returned alone."""
+    """In a sample of every third node, hits with missing parents are returned alone."""
     tree = grow([[[[]] * 3] * 3])
     tree.missing = {name for place, name in enumerate(tree.nodes) if place % 3}
     found = tree.retrieved(*[name for name in tree.nodes if name.count(".") == 2])
-    covered = [h for out in postprocess(merger(tree), found) for h in stands_for(out)]
+    covered = [h for out in postprocess(merger(tree), found) for h in replaced_hits(out)]
     assert sorted(covered) == sorted(ids(found))
 
 
-def stands_for(hit: NodeWithScore) -> tuple[str, ...]:
-    """Return the hits that a node of the output represents."""
+def replaced_hits(hit: NodeWithScore) -> tuple[str, ...]:
+    """Return the hits that an output node replaces."""
     provenance = read_provenance(hit.node)
     return provenance.hits if provenance else (hit.node.node_id,)
 
 
 def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
-    """A hit without relationships takes those of the stored copy; repair_links=False does not look."""
+    """A hit without relationships uses those of the stored copy; repair_links=False does not read it."""
     tree = family()
     bare = [
         NodeWithScore(node=hit.node.model_copy(update={"relationships": {}}), score=hit.score)
@@ -104,7 +104,7 @@ def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
 
 @pytest.mark.parametrize(("rule", "score"), [("max", 0.9), ("mean", 0.6)])
 def test_a_parent_s_score_comes_from_its_scored_children(postprocess: Any, rule: str, score: float) -> None:
-    """Hits of .9, .8 and .1 give the best or the mean, as configured, and the children are named."""
+    """Hits of .9, .8 and .1 give the best score or the mean, as configured, and the children are named."""
     tree = family()
     found = tree.retrieved("P.2", "P.0", "P.1", scores=[0.1, 0.9, 0.8])
     (parent,) = postprocess(merger(tree, parent_score=rule), found)
@@ -122,7 +122,7 @@ def test_a_parent_s_score_comes_from_its_scored_children(postprocess: Any, rule:
     ],
 )
 def test_no_score_is_not_zero(postprocess: Any, scores: list[float | None], expected: float | None) -> None:
-    """The mean is over the scored children, None if none is; zero and negative numbers are scores."""
+    """The mean covers the scored children, None if there are none; zero and negative numbers are scores."""
     tree = family()
     (parent,) = postprocess(
         merger(tree, parent_score="mean"), tree.retrieved("P.0", "P.1", "P.2", scores=scores)
@@ -131,7 +131,7 @@ def test_no_score_is_not_zero(postprocess: Any, scores: list[float | None], expe
 
 
 def test_no_signal_is_made_up(postprocess: Any) -> None:
-    """The parent's metadata gains its provenance and nothing else."""
+    """The parent's metadata gains only its provenance."""
     tree = family()
     (parent,) = postprocess(merger(tree), tree.retrieved("P.0", "P.1", "P.2"))
     assert set(parent.node.metadata) - set(tree.nodes["P"].metadata) == {"context_augmentation"}
@@ -152,7 +152,7 @@ def test_sorted_before_any_cut(postprocess: Any) -> None:
 
 
 def test_metadata_does_not_hinder_gaps(postprocess: Any) -> None:
-    """A gap is found by node ids, though the link records carry different metadata and hashes."""
+    """A gap is found by node ids, even if the link records carry different metadata and hashes."""
     tree = family()
     for number, node in enumerate(tree.nodes.values()):
         node.metadata["number"] = number
@@ -164,7 +164,7 @@ def test_metadata_does_not_hinder_gaps(postprocess: Any) -> None:
 
 
 def test_gaps_of_a_hierarchy(postprocess: Any) -> None:
-    """Between the first and the third leaf of a parent the second is filled in."""
+    """Between the first and the third leaf of a parent, the second is filled in."""
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 64], chunk_overlap=0)
     nodes = parser.get_nodes_from_documents([Document(text=PROSE, metadata={"file": "sea.txt"})])
     leaves = get_leaf_nodes(nodes)
@@ -180,7 +180,7 @@ def test_gaps_of_a_hierarchy(postprocess: Any) -> None:
 
 
 def test_a_child_three_times_counts_once(postprocess: Any) -> None:
-    """One child of four that was retrieved three times is returned once, with its best score."""
+    """One child of four, retrieved three times, is returned once with its best score."""
     tree = family()
     found = tree.retrieved("P.1", "P.1", "P.1", scores=[0.3, 0.9, None])
     result = postprocess(merger(tree), found)
@@ -188,7 +188,7 @@ def test_a_child_three_times_counts_once(postprocess: Any) -> None:
 
 
 def test_a_parent_without_children(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A parent with an unknown number of children does not merge, and a warning says so."""
+    """A parent with an unknown number of children does not merge, with a warning."""
     tree = family()
     del tree.nodes["P"].relationships[CHILD]
     assert ids(postprocess(merger(tree, 0), tree.retrieved("P.0"))) == ["P.0"]
@@ -212,19 +212,19 @@ def test_a_retrieved_child_keeps_its_score(postprocess: Any) -> None:
 
 
 class AsyncOnlyStore(SimpleDocumentStore):
-    """A docstore whose sync reads are not there."""
+    """A docstore without sync reads."""
 
     def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """No."""
+        """Raise NotImplementedError."""
         raise NotImplementedError
 
     def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """No."""
+        """Raise NotImplementedError."""
         raise NotImplementedError
 
 
 def test_async_reads_are_native() -> None:
-    """The async path needs no sync read."""
+    """The async path makes no sync read."""
     tree = family()
     store = AsyncOnlyStore()
     store.add_documents(list(tree.nodes.values()))

@@ -1,4 +1,4 @@
-"""Reported faults about the direction that a model chooses, each with its right value."""
+"""Reported faults about the direction that a model chooses, each with the correct result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llama_index_ext_ctxaug.testing import ScriptedLLM, docstore_of, hits, linke
 
 
 def augment(postprocess: Any, answer: str, query: str = "之后发生了什么？") -> list[int]:
-    """Return the chunks for the middle one of five, given the model's answer."""
+    """Augment the middle chunk of five, given the model's answer."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=[answer]))
     return positions(postprocess(augmenter, hits(nodes, [2]), query_str=query))
@@ -66,7 +66,7 @@ def test_chatter(postprocess: Any, answer: str, expected: list[int]) -> None:
 
 
 def test_calls_at_once(postprocess: Any) -> None:
-    """Ten slow answers take far less time than ten calls, and the order of the result is stable."""
+    """Ten slow calls run side by side, and the order of the result is stable."""
     nodes = linked_document(40)
     llm = ScriptedLLM(answers=["NEXT"], latency=0.2)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, num_workers=10)
@@ -77,7 +77,7 @@ def test_calls_at_once(postprocess: Any) -> None:
 
 
 def test_ids_play_no_part_in_the_order(postprocess: Any) -> None:
-    """Ids z, y, x and 10, 9, 8 come in document order, runs by rank."""
+    """Ids z, y, x and 10, 9, 8 are returned in document order, runs by rank."""
     documents = []
     for ids in (["z", "y", "x"], ["10", "9", "8"]):
         nodes = [TextNode(id_=id_, text=f"text of {id_}") for id_ in ids]
@@ -97,7 +97,7 @@ def test_ids_play_no_part_in_the_order(postprocess: Any) -> None:
 
 
 def test_scores_survive(postprocess: Any) -> None:
-    """A hit that is another hit's neighbor keeps its score, in any order of the hits."""
+    """A hit that neighbors another hit keeps its score, whatever the order of the hits."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["BOTH"]))
     for places, scores in (([3, 2], [0.9, 0.8]), ([2, 3], [0.8, 0.9])):

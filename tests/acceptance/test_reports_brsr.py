@@ -1,4 +1,4 @@
-"""Reported faults about cutting again, reranking and counting, each with its right value."""
+"""Reported faults about splitting again, reranking and counting, each with the correct result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def windows(postprocess: Postprocess, text: str, size: int = 512, stride: int = 
 
 @pytest.mark.parametrize(("stride", "shared"), [(384, 128), (128, 384)])
 def test_windows_of_chinese_overlap(postprocess: Postprocess, stride: int, shared: int) -> None:
-    """Windows of Chinese text share text: 512 tokens at a stride of 384 share about 128."""
+    """Windows of Chinese text overlap: 512 tokens at a stride of 384 share about 128."""
     text = "".join(chr(0x4E00 + number) for number in range(2000))
     cut = windows(postprocess, text, 512, stride)
     for before, after in list(pairwise(cut))[:-1]:
@@ -70,14 +70,14 @@ def test_a_short_text_is_one_window(postprocess: Postprocess, count: int) -> Non
 
 @pytest.mark.parametrize("count", [512, 513, 896, 897])
 def test_each_window_has_text_of_its_own(postprocess: Postprocess, count: int) -> None:
-    """No window holds only text of the window before."""
+    """No window only repeats text of the previous one."""
     text = " ".join(f"w{number}" for number in range(count // 2))
     ends = [text.index(window) + len(window) for window in windows(postprocess, text)]
     assert ends == sorted(set(ends))
 
 
 class Seen(BaseNodePostprocessor):
-    """A reranker that scores by place and remembers what it read."""
+    """A reranker that scores by position and records what it reads."""
 
     texts: list[str] = Field(default_factory=list)
     top_n: int = 2
@@ -92,7 +92,7 @@ class Seen(BaseNodePostprocessor):
 
 
 def test_no_passage_is_too_long_for_the_reranker(postprocess: Postprocess) -> None:
-    """A passage of thousands of tokens reaches the reranker as windows that it can read."""
+    """A passage of thousands of tokens reaches the reranker as windows within its limit."""
     nodes = linked_document([f"This is sentence {number} of it. " * 8 for number in range(100)])
     reranker = Seen()
     augmenter = BRSRPostprocessor(
@@ -111,14 +111,14 @@ def test_sorted_before_it_is_cut(postprocess: Postprocess) -> None:
 
 
 def test_metadata_does_not_stop_the_cut(postprocess: Postprocess) -> None:
-    """Metadata longer than a window, excluded or not, does not count."""
+    """Metadata longer than a window does not count, excluded or not."""
     text = "A sentence of some words. " * 40
     plain = windows(postprocess, text, 64, 16)
     assert windows(postprocess, text, 64, 16, metadata={"window": "word " * 100, "x": "y " * 200}) == plain
 
 
 def test_offsets_are_true(postprocess: Postprocess) -> None:
-    """Each window is the slice that its offsets name, also where text repeats."""
+    """Each window is the slice at its offsets, even if the text repeats."""
     text = "Alpha. Same. Beta. Same. " * 20
     [node] = SentenceSplitter(chunk_size=1000).get_nodes_from_documents([Document(text=text, id_="d")])
     cutter = SlidingWindowPostprocessor(window_tokens=20, stride_tokens=7)
@@ -129,7 +129,7 @@ def test_offsets_are_true(postprocess: Postprocess) -> None:
 
 
 def test_nodes_without_offsets_work(postprocess: Postprocess) -> None:
-    """Windows of a node without offsets have none, and still know their position in it."""
+    """Windows of a node without offsets have none, but record their position in the node."""
     cutter = SlidingWindowPostprocessor(window_tokens=20, stride_tokens=7)
     text = "A sentence of some words. And another one of them. " * 10
     for hit in postprocess(cutter, [NodeWithScore(node=TextNode(text=text, id_="n"))]):
@@ -151,7 +151,7 @@ def test_windows_carry_the_title_to_the_reranker(postprocess: Postprocess) -> No
 
 
 def test_nothing_relevant_gives_nothing(postprocess: Postprocess) -> None:
-    """With a minimum score an unrelated question gives an empty context."""
+    """With a minimum score, an unrelated question gives an empty context."""
     nodes = linked_document(["Cats sleep a lot.", "Dogs bark."])
     augmenter = BRSRPostprocessor(docstore=docstore_of(nodes), embed_model=WordEmbedding(), min_score=0.1)
     assert postprocess(augmenter, hits(nodes, [0]), query_str="quantum chromodynamics") == []
@@ -159,7 +159,7 @@ def test_nothing_relevant_gives_nothing(postprocess: Postprocess) -> None:
 
 
 def test_a_stride_as_long_as_the_window(postprocess: Postprocess) -> None:
-    """A stride above the window is refused; equal to it, windows do not overlap; empty text gives none."""
+    """A stride above the window is rejected; an equal one gives no overlap; empty text gives no window."""
     with pytest.raises(ValueError, match="stride_tokens"):
         SlidingWindowPostprocessor(window_tokens=40, stride_tokens=41)
     text = "".join(f"This is sentence number {number}. " for number in range(100))
@@ -168,7 +168,7 @@ def test_a_stride_as_long_as_the_window(postprocess: Postprocess) -> None:
 
 
 def test_a_reranker_that_returns_nothing(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
-    """The incoming order stays, with a warning."""
+    """If the reranker returns nothing, the incoming order stays, with a warning."""
     found = [NodeWithScore(node=TextNode(text=f"Text {n}", id_=str(n)), score=0.5) for n in range(5)]
     with caplog.at_level(logging.WARNING):
         result = postprocess(RerankPostprocessor(reranker=Nothing(), top_n=2), found, query_str="q")

@@ -14,14 +14,14 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
 def passages_of(docstore: Any, num_nodes: int, **parameters: Any) -> PrevNextNodePostprocessor:
-    """An augmenter with neighbors on both sides, and passages out."""
+    """An augmenter with neighbors on both sides and passages as output."""
     return PrevNextNodePostprocessor(
         docstore=docstore, num_nodes=num_nodes, mode="both", output="passages", **parameters
     )
 
 
 def test_words_come_once(postprocess: Postprocess):
-    """400 words split at 64 with 32 overlapping: around chunk 4 each word comes once, in order."""
+    """400 words split at 64 with an overlap of 32: around chunk 4 each word appears once, in order."""
     words = [f"w{number}" for number in range(400)]
     splitter = TokenTextSplitter(chunk_size=64, chunk_overlap=32, tokenizer=str.split)
     nodes = splitter.get_nodes_from_documents([Document(text=" ".join(words))])
@@ -32,7 +32,7 @@ def test_words_come_once(postprocess: Postprocess):
 
 
 def test_a_sentence_repeated_on_purpose(postprocess: Postprocess):
-    """Two adjacent chunks of the same short sentence, without overlap, are both kept."""
+    """Two adjacent chunks with the same short sentence and no overlap are both kept."""
     for offsets in (True, False):
         nodes = linked_document(["好。", "好。"], offsets=offsets)
         (passage,) = postprocess(passages_of(docstore_of(nodes), 1), hits(nodes, [0]))
@@ -47,7 +47,7 @@ def test_windows_that_overlap_are_one(postprocess: Postprocess):
 
 
 def test_the_same_node_twice(postprocess: Postprocess):
-    """A node that was retrieved twice comes once, with the better score."""
+    """A node that was retrieved twice is returned once, with the better score."""
     nodes = linked_document(2)
     found = hits(nodes, [0, 0], [0.9, 0.3])
     assert postprocess(passages_of(docstore_of(nodes), 0), found) == [found[0]]
@@ -69,7 +69,7 @@ def test_tokens_are_bounded(postprocess: Postprocess):
 
 
 def test_what_was_cut_is_visible(postprocess: Postprocess):
-    """A side that the budget cut says so, and the budget is a parameter."""
+    """A side that the budget cut is marked, and the budget is a parameter."""
     nodes = linked_document(30)
     augmenter = passages_of(docstore_of(nodes), 30, token_budget=60, tokenizer=str.split)
     (passage,) = postprocess(augmenter, hits(nodes, [15]))

@@ -1,4 +1,4 @@
-"""Reported faults about neighbors, each with its right value."""
+"""Reported faults about neighbors, each with the correct result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_neighbors_that_are_not_in_the_docstore(
 def test_the_docstore_of_a_pipeline_holds_documents(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Hits are returned unchanged, and the warning says that the chunks are not in the docstore."""
+    """Hits are returned unchanged, and the warning reports that the docstore does not hold the chunks."""
     store = SimpleDocumentStore()
     pipeline = IngestionPipeline(
         transformations=[SentenceSplitter(chunk_size=64, chunk_overlap=0)], docstore=store
@@ -74,7 +74,7 @@ def test_the_docstore_of_a_pipeline_holds_documents(
 
 
 def test_a_sample_of_the_corpus(postprocess: Any) -> None:
-    """Where the store holds every third node, each hit is returned alone; never an empty list."""
+    """If the store holds every third node, each hit is returned alone; the list is never empty."""
     nodes = linked_document(9)
     store = docstore_of(nodes[::3])
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both")
@@ -85,7 +85,7 @@ def test_a_sample_of_the_corpus(postprocess: Any) -> None:
 @pytest.mark.parametrize("order", [[3, 2], [2, 3]])
 @pytest.mark.parametrize("num_nodes", [1, 2])
 def test_hits_keep_their_scores_in_any_order(postprocess: Any, order: list[int], num_nodes: int) -> None:
-    """A hit that is another hit's neighbor keeps its score; other neighbors have the documented one."""
+    """A hit that neighbors another hit keeps its score; other neighbors have the documented one."""
     nodes = linked_document(5)
     scores = {2: 0.8, 3: 0.9}
     for rule, expected in (("none", None), ("inherit", 0.8)):
@@ -101,14 +101,14 @@ def test_hits_keep_their_scores_in_any_order(postprocess: Any, order: list[int],
 
 @pytest.mark.parametrize(("scores", "best"), [((0.9, 0.3), 0.9), ((0.3, 0.9), 0.9), ((0.0, -0.5), 0.0)])
 def test_the_better_of_two_copies(postprocess: Any, scores: tuple[float, float], best: float) -> None:
-    """Of a node that was retrieved twice the better score counts, and 0.0 is a score."""
+    """If a node was retrieved twice, the better score counts, and 0.0 is a score."""
     nodes = linked_document(1)
     result = postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [0, 0], scores))
     assert [hit.score for hit in result] == [best]
 
 
 def test_of_equal_copies_the_first_is_returned(postprocess: Any) -> None:
-    """Of a node that was retrieved twice with one score, the first object is returned."""
+    """If a node was retrieved twice with the same score, the first object is returned."""
     nodes = linked_document(1)
     for score in (0.5, None, float("nan")):
         retrieved = hits(nodes, [0, 0], [score, score])
@@ -136,7 +136,7 @@ def test_augmentation_survives_a_cutoff(postprocess: Any) -> None:
 
 
 def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
-    """Each leaf gets its follower, over the edge of its parent too unless that is turned off."""
+    """Each leaf gets its successor, across its parent's edge too unless that is turned off."""
     parsed = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 64]).get_nodes_from_documents(
         [Document(text=PROSE)]
     )
@@ -163,7 +163,7 @@ def test_leaves_of_a_hierarchy(postprocess: Any) -> None:
 
 
 def test_two_splitters_in_a_row(postprocess: Any) -> None:
-    """Chunks of a Markdown parser that a sentence splitter cut again have their next neighbors."""
+    """Chunks of a Markdown parser, split again by a sentence splitter, get their next neighbors."""
     text = "\n\n".join(f"# Part {number}\n\n{PROSE[: 900 + 40 * number]}" for number in range(4))
     sections = MarkdownNodeParser().get_nodes_from_documents([Document(text=text)])
     nodes = SentenceSplitter(chunk_size=64, chunk_overlap=0).get_nodes_from_documents(sections)  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def test_a_link_into_another_document_is_not_followed(postprocess: Any) -> None:
 
 
 def pdf_pages(labels: list[str]) -> list[list[TextNode]]:
-    """Two chunks for each page; each page is a document of its own."""
+    """Two chunks for each page; each page is its own document."""
     return [
         linked_document(
             [f"Page {label}, first half.", f"Page {label}, second half."],
@@ -201,7 +201,7 @@ def pdf_pages(labels: list[str]) -> list[list[TextNode]]:
 
 
 def test_pages_of_one_file(postprocess: Any) -> None:
-    """With document_key the pages of a file are one document, in the order of their labels."""
+    """With document_key the pages of a file are one document, ordered by their labels."""
     labels = ["0", "1", "2", "10"]
     pages = dict(zip(labels, pdf_pages(labels), strict=True))
     other = linked_document(2, source_id="x", metadata={"file_path": "other.pdf", "page_label": "1"})
@@ -220,14 +220,14 @@ def test_pages_of_one_file(postprocess: Any) -> None:
 
 
 def test_a_duplicate_chunk_that_was_dropped(postprocess: Any) -> None:
-    """Expansion ends where NEXT points to a chunk that the store dropped as a duplicate."""
+    """Expansion ends if NEXT points to a chunk that the store dropped as a duplicate."""
     nodes = linked_document(5)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes[:3], nodes[4:]), num_nodes=3)
     assert ids(postprocess(augmenter, hits(nodes, [1]))) == node_ids(nodes[1:3])
 
 
 def test_relationships_that_the_vector_store_dropped(postprocess: Any) -> None:
-    """A hit without relationships takes those of the docstore's copy."""
+    """A hit without relationships uses those of the docstore's copy."""
     nodes = linked_document(5)
     bare = [TextNode(id_=node.node_id, text=node.text) for node in nodes]
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both")
@@ -273,14 +273,14 @@ def test_every_order_of_hits_gives_document_order(postprocess: Any) -> None:
 
 
 def test_equal_texts_are_not_the_same_chunk(postprocess: Any) -> None:
-    """Nodes with equal text, of one or of several documents, are all kept."""
+    """Nodes with equal text, from one document or several, are all kept."""
     first, second = linked_document(["same", "same"], source_id="a"), linked_document(["same"], source_id="b")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(first, second))
     assert len(postprocess(augmenter, [*hits(first, [0]), *hits(second, [0])])) == 3
 
 
 def test_reads_are_batched_by_hop(postprocess: Any) -> None:
-    """Ten adjacent hits and three hops both ways read six new ids once each, in two rounds."""
+    """Ten adjacent hits with three hops both ways read six new ids once each, in two rounds."""
     nodes = linked_document(30)
     store = ObservedDocstore(docstore_of(nodes))
     postprocess(
@@ -311,7 +311,7 @@ def test_serialization_leaves_the_docstore_out() -> None:
 
 
 class AsyncOnlyDocstore(SimpleDocumentStore):
-    """A store whose sync reads are not implemented."""
+    """A store without sync reads."""
 
     def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
         """Not implemented."""

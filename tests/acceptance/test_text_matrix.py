@@ -1,4 +1,4 @@
-"""Passages over the chunks of many parsers, alone and chained, on many kinds of text."""
+"""Passages over chunks of many parsers, alone and chained, on many kinds of text."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def sentences(size: int = 60, overlap: int = 15) -> SentenceSplitter:
 
 
 def code() -> CodeSplitter:
-    """Return a splitter of Python, with a grammar that is a package."""
+    """Return a Python code splitter, with its grammar from a package."""
     language = tree_sitter.Language(tree_sitter_python.language())
     return CodeSplitter(language="python", parser=tree_sitter.Parser(language), max_chars=500)
 
@@ -139,7 +139,7 @@ AUGMENTERS: dict[str, Callable[[Any], Any]] = {
 
 @cache
 def parsed(parser: str, text: str) -> tuple[Document, tuple[BaseNode, ...], tuple[BaseNode, ...]]:
-    """Return a document, its nodes, and those that are retrieved."""
+    """Return a document, its nodes, and the retrieved ones."""
     document = Document(text=TEXTS[text], id_="doc")
     nodes: Sequence[BaseNode] = [document]
     for transformation in PARSERS[parser]():
@@ -155,7 +155,7 @@ def squeezed(text: str) -> str:
 
 
 def check_claims(result: Sequence[NodeWithScore], document: Document, known: bool) -> None:
-    """Hold that what is claimed of the document is true, and exact only where it was compared with it."""
+    """Check that claims about the document are true, and exact only if the text was compared with it."""
     for hit in result:
         node, provenance = hit.node, read_provenance(hit.node)
         if provenance is None or provenance.role != "passage":
@@ -183,7 +183,7 @@ CASES = [
 @pytest.mark.parametrize("stored", [True, False], ids=["document", "no document"])
 @pytest.mark.parametrize(("postprocess", "parser", "text", "augmenter"), CASES, indirect=["postprocess"])
 def test_matrix(postprocess: Postprocess, parser: str, text: str, stored: bool, augmenter: str):
-    """Claims are true, hits whole, chunks in order, holes only where one is, and exact where it can be."""
+    """Claims are true, hits whole, chunks in order, holes real, and the text exact where it can be."""
     document, nodes, leaves = parsed(parser, text)
     store = docstore_of(nodes, [document] if stored else [])
     order = {node.node_id: number for number, node in enumerate(leaves)}
@@ -210,7 +210,7 @@ def test_matrix(postprocess: Postprocess, parser: str, text: str, stored: bool, 
 
 
 def recorded(name: str) -> tuple[Document, list[TextNode]]:
-    """Return a document and the chunks that another library made of it, as its reader gives them."""
+    """Return a document and another library's chunks of it, as its reader gives them."""
     data = json.loads((DATA / name).read_text(encoding="utf-8"))
     records = data.get("chunks") or data["elements"]
     nodes = linked_document([record["text"] for record in records])
@@ -222,7 +222,7 @@ def recorded(name: str) -> tuple[Document, list[TextNode]]:
 @pytest.mark.parametrize("stored", [True, False], ids=["document", "no document"])
 @pytest.mark.parametrize("name", ["docling_chunks.json", "unstructured_elements.json"])
 def test_recorded_elements(postprocess: Postprocess, name: str, stored: bool):
-    """All elements come once, each on a new line, with no hole; a repeated table header comes once."""
+    """All elements appear once, each on a new line, without holes; so does a repeated table header."""
     document, nodes = recorded(name)
     store = docstore_of(nodes, [document] if stored else [])
     augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=9, mode="both", output="passages")

@@ -22,7 +22,7 @@ Spans = list[tuple[str, int, int]]
 
 
 def document(spans: Spans, source_id: str = "doc") -> list[TextNode]:
-    """Linked chunks with these texts and character offsets, right or wrong."""
+    """Return linked chunks with these texts and character offsets, right or wrong."""
     nodes = linked_document([text for text, _, _ in spans], source_id=source_id)
     for node, (_, start, end) in zip(nodes, spans, strict=True):
         node.start_char_idx, node.end_char_idx = start, end
@@ -32,7 +32,7 @@ def document(spans: Spans, source_id: str = "doc") -> list[TextNode]:
 def merged(
     postprocess: Postprocess, nodes: list[TextNode], scores: list[float | None] | None = None, **more: Any
 ) -> list[NodeWithScore]:
-    """All nodes as hits, and nothing added: what touches becomes one passage."""
+    """Use all nodes as hits and add nothing: touching chunks become one passage."""
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=0, output="passages", **more)
     scores = scores or [0.5] * len(nodes)
     return postprocess(
@@ -41,7 +41,7 @@ def merged(
 
 
 def text_of(postprocess: Postprocess, spans: Spans) -> str:
-    """The text of the one passage that these chunks become."""
+    """Return the text of the one passage that these chunks become."""
     (passage,) = merged(postprocess, document(spans))
     return passage.node.text
 
@@ -63,7 +63,7 @@ def test_equal_rows_side_by_side(postprocess: Postprocess):
 
 
 def test_offsets_that_the_text_contradicts(postprocess: Postprocess):
-    """Where offsets claim an overlap of 20 and the texts differ, both texts are whole."""
+    """If offsets claim an overlap of 20 and the texts differ, both texts are kept whole."""
     text = text_of(postprocess, [("a" * 100, 0, 100), ("c" * 120, 80, 200)])
     assert text == "a" * 100 + " " + "c" * 120
 
@@ -82,7 +82,7 @@ def test_adjacent_chunks(postprocess: Postprocess):
     ],
 )
 def test_what_links_keep_apart_stays_apart(postprocess: Postprocess, second: tuple[str, int, int]):
-    """Chunks that do not follow one another stay apart, whatever their ranges say."""
+    """Chunks that do not follow one another stay apart, whatever their ranges."""
     nodes = document([("a" * 100, 0, 100), ("m" * 50, 100, 150), second])
     result = merged(postprocess, [nodes[0], nodes[2]])
     assert [hit.node for hit in result] == [nodes[0], nodes[2]]
@@ -100,7 +100,7 @@ def test_what_links_keep_apart_stays_apart(postprocess: Postprocess, second: tup
     ],
 )
 def test_an_edited_chunk_keeps_its_text(postprocess: Postprocess, second: tuple[str, int, int]):
-    """Where an edit made the offsets stale, both texts are kept and no range is claimed."""
+    """If an edit made the offsets stale, both texts are kept and no range is claimed."""
     nodes = document([("a" * 100, 0, 100), second])
     (passage,) = merged(postprocess, nodes)
     assert passage.node.text == "a" * 100 + " " + second[0]
@@ -109,7 +109,7 @@ def test_an_edited_chunk_keeps_its_text(postprocess: Postprocess, second: tuple[
 
 
 def test_three_in_a_row_with_a_bad_joint(postprocess: Postprocess):
-    """Where the first joint cannot be trimmed, all three texts are kept and their ids recorded."""
+    """If the first joint cannot be trimmed, all three texts are kept and their ids recorded."""
     nodes = document([("a" * 100, 0, 100), ("x" * 100, 80, 180), ("c" * 100, 180, 280)])
     (passage,) = merged(postprocess, nodes)
     assert passage.node.text == "a" * 100 + " " + "x" * 100 + "c" * 100
@@ -142,7 +142,7 @@ def test_a_short_hit_with_both_neighbors(postprocess: Postprocess):
 
 
 def test_a_repeated_table_header(postprocess: Postprocess):
-    """Of a chunk with a repeated header and shared rows, only the new rows are appended."""
+    """If a chunk repeats a header and shared rows, only its new rows are appended."""
     header = "| item | price |\n|---|---|\n"
     rows = [f"| item {n} | {n}.50 |\n" for n in range(5)]
     first, second = header + "".join(rows[:3]), header + "".join(rows[2:])
@@ -150,7 +150,7 @@ def test_a_repeated_table_header(postprocess: Postprocess):
 
 
 def test_shared_and_contained_text(postprocess: Postprocess):
-    """A boundary text of 20 characters appears once; contained text stays, since it proves nothing."""
+    """A boundary text of 20 characters appears once; contained text is kept, since it proves nothing."""
     boundary = "twenty characters 20"
     assert join_texts([f"before {boundary}", f"{boundary} after"]).text == f"before {boundary} after"
     assert join_texts([f"a {boundary} b", boundary]).text == f"a {boundary} b {boundary}"
@@ -164,7 +164,7 @@ def test_a_hole_is_marked():
 
 
 def test_an_edited_neighbor(postprocess: Postprocess):
-    """The text is joined, the provenance says that it is not exact and claims no place."""
+    """The text is joined; the provenance marks it as not exact and claims no place."""
     nodes = document([("the neighbor, edited", 0, 90), ("B" * 60, 90, 150)])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[1], score=1.0)])
@@ -175,7 +175,7 @@ def test_an_edited_neighbor(postprocess: Postprocess):
 
 
 def test_a_neighbor_equal_to_the_hit(postprocess: Postprocess):
-    """A neighbor with the hit's text and no range of its own is kept: it is no overlap."""
+    """A neighbor with the hit's text and no range of its own is kept: it is not an overlap."""
     nodes = linked_document(["the very same text", "the very same text"])
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), output="passages")
     (passage,) = postprocess(augmenter, [NodeWithScore(node=nodes[0], score=1.0)])

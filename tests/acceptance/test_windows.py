@@ -1,6 +1,6 @@
 """Windows in metadata, as users of LlamaIndex, AutoRAG, DocETL and LangChain expect them.
 
-The splitters of LlamaIndex are followed, not replaced: here windows over their chunks are tested. Without a
+LlamaIndex's splitters are kept, not replaced: these tests cover windows over their chunks. Without a
 counterpart: DocETL's markers and its note of skipped characters, since a window is the document's own text.
 """
 
@@ -57,7 +57,7 @@ def test_windows_of_three_sentences(parser: type[SentenceWindowNodeParser]) -> N
 
 @pytest.mark.parametrize("windows", [True, False])
 def test_the_prompt_holds_the_windows(windows: bool) -> None:
-    """The prompt holds the windows joined by a blank line, or the contents where there are none."""
+    """The prompt holds the windows joined by a blank line, or the contents if there are no windows."""
     hits = [
         hit("own 1", **({"window": "wide 1"} if windows else {})),
         hit("own 2", **({"window": "wide 2"} if windows else {})),
@@ -98,7 +98,7 @@ def test_the_chunk_s_text_is_unchanged() -> None:
 
 
 def test_a_window_needs_a_size() -> None:
-    """A window without a number of chunks is refused."""
+    """A window without a number of chunks is rejected."""
     for size in (0, -1, None):
         with pytest.raises(ValidationError):
             WindowExtractor(window_size=size)
@@ -142,7 +142,7 @@ def test_sentences_of_other_scripts(text: str, count: int) -> None:
 
 
 def test_windows_over_overlapping_chinese_chunks() -> None:
-    """Windows over Chinese chunks of 512/128 tokens hold shared text once."""
+    """Windows over Chinese chunks of 512 tokens, 128 of them shared, hold shared text once."""
     text = "".join(chr(0x4E00 + n) for n in range(2000))
     nodes = SentenceSplitter(chunk_size=512, chunk_overlap=128)([Document(text=text)])
     assert nodes[0].end_char_idx > nodes[1].start_char_idx
@@ -160,7 +160,7 @@ def test_windows_over_a_run_without_punctuation() -> None:
 
 
 def test_windows_over_characters_of_many_tokens() -> None:
-    """Small chunks of characters of several tokens each have windows too."""
+    """Small chunks of characters that take several tokens have windows too."""
     nodes = TokenTextSplitter(chunk_size=12, chunk_overlap=0)([Document(text="보험" * 10)])
     assert all(node.metadata["window"] in "보험" * 10 for node in WindowExtractor(window_size=2)(nodes))
     assert SentencexSplitter()("🚀") == ["🚀"]
@@ -178,7 +178,7 @@ def test_sentences_are_linked() -> None:
 def test_overlapping_windows_are_sent_once(
     postprocess: Postprocess, parser: type[SentenceWindowNodeParser]
 ) -> None:
-    """Of 20 sentences with window 3, the hits 8, 9, 10 send 9 distinct sentences, each once."""
+    """Of 20 sentences with window 3, hits 8, 9 and 10 send 9 distinct sentences, each once."""
     sentences = [f"Sentence {n} tells of thing {n * 7}." for n in range(20)]
     nodes = parser.from_defaults(window_size=3)([Document(text=" ".join(sentences))])
     hits = [NodeWithScore(node=nodes[n], score=0.5) for n in (8, 9, 10)]
@@ -188,7 +188,7 @@ def test_overlapping_windows_are_sent_once(
 
 
 def test_hits_of_another_parser_keep_their_text(caplog: pytest.LogCaptureFixture) -> None:
-    """Hits of another parser keep their text, and one warning names the keys that exist."""
+    """Hits of another parser keep their text, and one warning names the keys that they have."""
     hits = [hit("a", file_name="f"), hit("b", file_name="g")]
     with caplog.at_level(logging.WARNING):
         out = MetadataReplacementPostProcessor("window").postprocess_nodes(hits)
@@ -215,14 +215,14 @@ def test_the_first_sentence_has_a_full_window() -> None:
 
 
 def test_window_keys_are_never_embedded() -> None:
-    """Window keys are in no text that is embedded or read, whatever the parser includes."""
+    """Window keys are in no embedded text and in no prompt, whatever the parser includes."""
     parser = SentenceWindowParser(window_size=1, include_metadata=False)
     nodes = parser([Document(text=CHINESE, metadata={"title": "T"})])
     assert [node.get_content(MetadataMode.EMBED) for node in nodes] == [node.text for node in nodes]
 
 
 def test_nodes_without_a_document() -> None:
-    """Nodes without a known document are kept, with a window of themselves alone."""
+    """Nodes of an unknown document are kept, with a window of their own text."""
     nodes = [TextNode(text="alone"), *linked_document(["a", "b"])]
     assert [node.metadata["window"] for node in WindowExtractor()(nodes)] == ["alone", "a b", "a b"]
 
