@@ -16,7 +16,7 @@ SEPARATOR = len(NODE_SEPARATOR)
 
 
 def costs(counted: list[str], *, joined: bool) -> ChunkCosts:
-    """The costs of a text, an image and two texts in one run; each character is a token."""
+    """Return the costs of a text, an image and two texts in one run; each character is a token."""
     metadata = {"k": "v"}
     nodes = [
         TextNode(id_="a", text="aaaa", metadata=metadata),
@@ -40,7 +40,7 @@ def costs(counted: list[str], *, joined: bool) -> ChunkCosts:
 
 
 def test_a_chunk_alone_costs_its_content_and_a_separator() -> None:
-    """Metadata that the model sees counts; where each chunk becomes a node, joining saves nothing."""
+    """Metadata that the model sees counts; if each chunk becomes a node, joining saves nothing."""
     alone = costs([], joined=False)
     assert alone.cost("b", ["c", "a"]) == len("k: v\n\nbbxx") + SEPARATOR
     assert alone.cost("image", []) == len("ii") + SEPARATOR

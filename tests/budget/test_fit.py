@@ -21,7 +21,7 @@ Spec = list[tuple[int, float | None]]
 
 @dataclass
 class Sizes:
-    """Costs that are the size of each chunk, estimated with an error, and nothing for joints."""
+    """Costs equal to each chunk's size, estimated with an error; joints cost nothing."""
 
     sizes: dict[str, int]
     error: int = 0
@@ -40,7 +40,7 @@ class Sizes:
 
 
 def run_of(source_id: str, spec: Spec, first_rank: int = 0) -> Passage:
-    """A run whose neighbors belong to all of its hits."""
+    """Return a run in which each neighbor belongs to all hits."""
     nodes = linked_document(["x" * size for size, _ in spec], source_id=source_id)
     hits = tuple(n.node_id for n, (_, score) in zip(nodes, spec, strict=True) if score is not None)
     chunks = []
@@ -53,20 +53,20 @@ def run_of(source_id: str, spec: Spec, first_rank: int = 0) -> Passage:
 
 
 def fitted(passages: list[Passage], budget: int, error: int = 0) -> BudgetFit:
-    """What a budget holds of passages, hits first."""
+    """Return what a budget holds of passages, hits first."""
     chunks = [chunk for passage in passages for chunk in passage.chunks]
     costs = Sizes({chunk.node.node_id: len(chunk.node.text) for chunk in chunks}, error)
     return fit(chunks, budget, hits_first(passages), costs)
 
 
 def places(passages: list[Passage], budget: int) -> list[list[int]]:
-    """The places in each passage of the chunks that a budget holds."""
+    """Return the places of the chunks that a budget holds in each passage."""
     kept = fitted(passages, budget).kept
     return [[n for n, c in enumerate(p.chunks) if c.node.node_id in kept] for p in passages]
 
 
 def listed(chunks: list[Chunk], sizes: list[int], budget: int) -> list[int]:
-    """The places in a list of the nodes that a budget holds; each node has its size in tokens."""
+    """Return the places of the listed nodes that a budget holds; each node has its size in tokens."""
     costs = Sizes({chunk.node.node_id: size for chunk, size in zip(chunks, sizes, strict=True)})
     kept = fit(chunks, budget, hits_first_in_list(chunks), costs).kept
     return [place for place, chunk in enumerate(chunks) if chunk.node.node_id in kept]
@@ -82,13 +82,13 @@ def test_hits_come_before_neighbors_and_near_before_far():
 
 
 def test_expansion_has_no_holes():
-    """A neighbor behind one that does not fit is not taken; what is left goes to others."""
+    """No neighbor is taken beyond one that does not fit; the rest of the budget goes to others."""
     run = run_of("a", [(10, None), (10, 0.5), (50, None), (1, None)])
     assert places([run], 40) == [[0, 1]]
 
 
 def test_the_best_hit_is_kept_and_the_others_must_fit():
-    """A best hit over the budget is kept and named; others are dropped where they do not fit."""
+    """A best hit over the budget is kept and named; others are dropped if they do not fit."""
     runs = [run_of("a", [(50, 0.9)]), run_of("b", [(30, 0.8)], 1), run_of("c", [(10, 0.7)], 2)]
     assert places(runs, 60) == [[0], [], [0]]
     assert fitted(runs, 60).dropped_hits == (runs[1].chunks[0].node.node_id,)
@@ -112,7 +112,7 @@ def test_scores_rank_none_last():
 
 
 def test_a_list_is_filled_by_score_then_nearness():
-    """Nodes that are in no run: hits by score, then neighbors of kept hits by hops."""
+    """Outside of runs, hits are taken by score, then neighbors of kept hits by hops."""
     nodes = linked_document(["x" * 10] * 5)
     ids = [node.node_id for node in nodes]
     chunks = [
@@ -129,12 +129,12 @@ def test_a_list_is_filled_by_score_then_nearness():
 
 
 def test_of_equally_near_neighbors_the_one_before_comes_first():
-    """Where one neighbor of a hit fits, it is the one before it, wherever it is in the list."""
+    """If one neighbor of a hit fits, it is the one before it, wherever it is in the list."""
     assert places([run_of("a", [(10, None), (10, 0.5), (10, None)])], 20) == [[0, 1]]
 
 
 def test_a_neighbor_of_a_dropped_hit_does_not_stay_with_another():
-    """A chunk between two hits that only the dropped one reached goes with it."""
+    """A chunk between two hits is dropped if only the dropped hit reached it."""
     run = run_of("a", [(10, 0.9), (1, None), (50, 0.5)])
     run.chunks[1].hits = (run.chunks[2].node.node_id,)
     assert places([run], 20) == [[0]]
@@ -143,7 +143,7 @@ def test_a_neighbor_of_a_dropped_hit_does_not_stay_with_another():
 
 
 def test_a_hit_is_offered_again_when_others_make_it_cheaper():
-    """A hit that did not fit is taken when one that was kept after it shares most of its text."""
+    """A hit that did not fit is taken once a hit kept later shares most of its text."""
     passages = [run_of("a", [(10, 0.9)]), run_of("b", [(10, 0.8), (5, 0.7)], 1)]
     best, costly, beside = (chunk.node.node_id for p in passages for chunk in p.chunks)
 
@@ -164,7 +164,7 @@ def test_a_hit_is_offered_again_when_others_make_it_cheaper():
 
 
 def test_a_list_keeps_no_neighbor_of_a_hit_that_does_not_fit():
-    """Of a list, a neighbor goes with its hit, and stays where the list does not have its hit."""
+    """In a list, a neighbor is dropped with its hit, and stays if its hit is not in the list."""
     nodes = linked_document(["x"] * 3)
     chunks = [
         Chunk(nodes[0], "hit", (nodes[0].node_id,), rank=0, score=0.9),
@@ -177,7 +177,7 @@ def test_a_list_keeps_no_neighbor_of_a_hit_that_does_not_fit():
 
 
 def test_a_neighbor_in_a_list_is_as_near_as_its_best_hit():
-    """Of two neighbors at one hop the one of the better hit comes first, whatever other hits it has."""
+    """Of two neighbors at one hop, the better hit's comes first, whatever other hits it has."""
     nodes = linked_document(["x"] * 5)
     ids = [node.node_id for node in nodes]
     chunks = [
@@ -192,7 +192,7 @@ def test_a_neighbor_in_a_list_is_as_near_as_its_best_hit():
 
 @pytest.mark.parametrize(("large", "kept"), [([7], 2), ([8], 1), ([7, 7], 3)])
 def test_after_eight_in_a_row_that_do_not_fit_a_budget_is_full(large: list[int], kept: int):
-    """By value, chunks that do not fit are skipped, but eight in a row end the search."""
+    """Chunks that do not fit are skipped, but eight in a row end the search."""
     spec: Spec = [(1, 0.5)]
     for count in large:
         spec += [*[(50, 0.5)] * count, (1, 0.5)]
@@ -203,7 +203,7 @@ def test_after_eight_in_a_row_that_do_not_fit_a_budget_is_full(large: list[int],
 
 
 def test_cuts_are_marked_on_what_is_kept():
-    """A chunk that is kept beside one that is not says so; chunks that are not kept say nothing."""
+    """A kept chunk is marked if the chunk beside it was dropped; dropped chunks are not marked."""
     run = run_of("a", [(1, None)] * 3 + [(1, 0.5)] + [(1, None)] * 3)
     kept = [chunk.node.node_id for chunk in run.chunks[2:5]]
     assert mark_cuts([run], kept) == 2
@@ -224,7 +224,7 @@ def test_cuts_are_marked_on_what_is_kept():
     wrong=st.integers(-2, 2),
 )
 def test_never_over_the_budget_and_no_room_wasted(specs: list[Spec], budget: int, wrong: int):
-    """Whatever the estimates: within the budget, or the best hit alone; all kept where all fits."""
+    """For any estimates, the output is within the budget or the best hit alone; all is kept if all fits."""
     passages = [run_of(f"d{n}", spec, 10 * n) for n, spec in enumerate(specs)]
     sizes = {c.node.node_id: len(c.node.text) for p in passages for c in p.chunks}
     hits = [c for p in passages for c in p.chunks if c.role == "hit"]

@@ -18,7 +18,7 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits
 @pytest.mark.parametrize("output", ["nodes", "passages"])
 @pytest.mark.parametrize(("unit", "most"), [("chunk", 2), ("sentence", 3)])
 def test_the_price_of_a_budget(output: str, part: float, unit: str, most: int) -> None:
-    """40 hits with two neighbors on each side: at most so many times the candidates' text is tokenized."""
+    """40 hits with two neighbors a side tokenize at most this multiple of the candidates' text."""
     text = "\n\n".join(topics.values())[:150_000]
     splitter = SentenceSplitter(chunk_size=128, chunk_overlap=25)
     nodes = splitter.get_nodes_from_documents([Document(text=text, id_="d")])

@@ -1,4 +1,4 @@
-"""Counting tokens by parts of texts."""
+"""Count tokens by parts of texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llama_index_ext_ctxaug.budget.token_counter import TokenCounter
 
 @given(text=texts(), tokenizer=st.sampled_from([get_tokenizer(), list]))
 def test_the_estimate_of_usual_tokenizers_is_exact(text: str, tokenizer: Tokenizer) -> None:
-    """LlamaIndex's tokenizer and characters: the parts of a text have as many tokens as the text."""
+    """With LlamaIndex's tokenizer and with characters, a text's parts have as many tokens as the text."""
     counter = TokenCounter(tokenizer)
     assert counter.estimate(text) == counter.count(text)
 
@@ -42,7 +42,7 @@ def test_tokens_around_every_text_count_once() -> None:
 
 
 def test_no_part_is_counted_twice() -> None:
-    """Texts that have sentences in common are counted once, by a later counter of the same tokenizer too."""
+    """Sentences that texts share are counted once, even by a later counter of the same tokenizer."""
     counted: list[str] = []
 
     def words(text: str) -> list[str]:
@@ -56,7 +56,7 @@ def test_no_part_is_counted_twice() -> None:
 
 
 def test_any_callable_is_a_tokenizer() -> None:
-    """A tokenizer without a hash counts as others do."""
+    """A tokenizer without a hash works like any other."""
 
     class Words(list):
         def __call__(self, text: str) -> list[str]:
