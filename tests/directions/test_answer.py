@@ -1,4 +1,4 @@
-"""What is read out of a language model's reply."""
+"""Reading a direction from a language model's reply."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPLIES = [
     ("N/A", "none"),
     ("Nothing.", "none"),
     ("ＮＥＸＴ", "next"),
-    # dressed up
+    # with formatting
     ("**NEXT**", "next"),
     ("`PREVIOUS`", "previous"),
     ('"NONE"', "none"),
@@ -115,7 +115,7 @@ REPLIES = [
     ("<think>\nNEXT\n</think>\n\n**NONE**", "none"),
     ("Hmm, PREVIOUS at first sight.\n</think>\nNEXT", "next"),
     ("<thinking>PREVIOUS</thinking> Answer: BOTH", "both"),
-    # a made-up further case behind the verdict
+    # an invented further case after the verdict
     ("NEXT\n\nContext: He was born in Rome.\nQuestion: Who was his father?\nAnswer: PREVIOUS", "next"),
     ("NEXT is a thought.\nQuestion: what came first?\nAnswer: PREVIOUS", "previous"),
     ("PREVIOUS? No. NEXT.", "next"),
@@ -184,7 +184,7 @@ OTHER_LANGUAGES = {
 
 @pytest.mark.parametrize(("reply", "verdict"), REPLIES)
 def test_verdict(reply: str, verdict: str) -> None:
-    """Replies of the shapes that models give are read as they are meant."""
+    """Replies in the usual shapes are read as they are meant."""
     assert parse_direction(reply) == verdict
 
 
@@ -209,18 +209,18 @@ def test_unclear(reply: str) -> None:
     ],
 )
 def test_other_languages(reply: str, verdict: str) -> None:
-    """Labels of another language are understood beside the English and Chinese ones."""
+    """Labels of another language are understood as well as the English and Chinese ones."""
     assert parse_direction(reply, OTHER_LANGUAGES) == verdict
 
 
 def test_own_label_wins() -> None:
-    """A label given by the caller means what the caller says, even where it has another meaning here."""
+    """A label given by the caller overrides a built-in meaning."""
     assert parse_direction("prior", {"next": ["prior"]}) == "next"
 
 
 @given(st.text(max_size=200))
 def test_any_text(reply: str) -> None:
-    """No text raises, and what comes back is a verdict or None."""
+    """No text raises; the result is a verdict or None."""
     assert parse_direction(reply) in ("previous", "next", "none", "both", None)
 
 
@@ -232,7 +232,7 @@ def test_any_text(reply: str) -> None:
     )
 )
 def test_any_labels(words: list[str]) -> None:
-    """No heap of labels and joints raises."""
+    """No combination of labels and joints raises."""
     assert parse_direction(" ".join(words)) in ("previous", "next", "none", "both", None)
 
 
@@ -272,5 +272,5 @@ def test_many_verdicts(reply: str) -> None:
     ],
 )
 def test_unusable_many(reply: str) -> None:
-    """A reply that leaves an excerpt out, or says of one what cannot be read, is not usable."""
+    """A reply that omits an excerpt, or is unreadable for one, is not usable."""
     assert parse_directions(reply, 3) is None
