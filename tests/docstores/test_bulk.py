@@ -1,4 +1,4 @@
-"""Few round trips: bulk reads, the ways used without them, and stores without an async side."""
+"""Few round trips: bulk reads, the fallbacks without them, and stores without an async side."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ManyKVStore(SimpleKVStore):
         self.reads: list[dict[str, list[str]]] = []
 
     def get_many(self, keys: Keys) -> Values:
-        """All keys at once."""
+        """Return all values at once."""
         self.reads.append({name: list(ids) for name, ids in keys.items()})
         return {
             name: {id_: value for id_ in ids if (value := self.get(id_, name)) is not None}
@@ -63,7 +63,7 @@ def filled(docstore: BaseDocumentStore, count: int = 12) -> list[Any]:
 
 
 def test_a_registered_read_serves_nodes_and_lists_together(postprocess: Postprocess) -> None:
-    """Nodes and document lists of one batch are one call of the bulk read."""
+    """Nodes and document lists of one batch are read in one bulk call."""
     docstore = KVDocumentStore(ManyKVStore())
     chain = filled(docstore)
     docstore._kvstore.reads.clear()
@@ -105,7 +105,7 @@ def test_a_client_without_an_async_side_is_asked_for_all_documents_in_a_thread()
 
 
 def test_a_subclass_of_a_registered_store_is_served_too() -> None:
-    """A registration holds for subclasses that do not override the reads."""
+    """A registration covers subclasses that do not override the reads."""
 
     class Renamed(ManyKVStore):
         pass
@@ -114,7 +114,7 @@ def test_a_subclass_of_a_registered_store_is_served_too() -> None:
 
 
 def test_reads_of_ones_own_are_not_bypassed(postprocess: Postprocess) -> None:
-    """A docstore, key-value store or instance with read methods of its own is read through them."""
+    """A docstore, key-value store or instance that overrides read methods is read through them."""
 
     class Stripped(KVDocumentStore):
         def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
@@ -165,7 +165,7 @@ def test_a_class_that_is_patched_while_it_is_in_use_is_read_in_that_way(
 def test_a_version_that_moved_what_a_bulk_read_needs_is_read_publicly(
     name: str, postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If a version lacks the private attributes a bulk read needs, public methods are used, logged once."""
+    """If a version lacks private attributes for a bulk read, public methods are used, logged once."""
     module, _, qualified = name.rpartition(".")
     moved = type(qualified, (SimpleKVStore,), {"__module__": module, "get": SimpleKVStore.get})
     docstore = KVDocumentStore(moved())
@@ -179,13 +179,13 @@ def test_a_version_that_moved_what_a_bulk_read_needs_is_read_publicly(
 
 
 def redis_address(url: str) -> tuple[str, int]:
-    """Host and port of a URL."""
+    """Return host and port of a URL."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or 0
 
 
 def test_redis_takes_two_round_trips(redis_url: str) -> None:
-    """Three hops and more are two round trips on the wire, sync and async."""
+    """Three hops and more take two round trips on the wire, sync and async."""
     with Relay(redis_address(redis_url)) as relay:
         docstore = RedisDocumentStore(
             RedisKVStore(redis_uri=f"redis://127.0.0.1:{relay.port}"), namespace=uuid4().hex
@@ -219,7 +219,7 @@ def postgres_through(relay: Relay) -> dict[str, str]:
 def test_postgres_takes_two_round_trips(
     postgres_socket: str, make_postgres_docstore: Callable[..., PostgresDocumentStore]
 ) -> None:
-    """Three hops and more are two round trips on the wire, without a transaction, sync and async."""
+    """Three hops and more take two round trips on the wire, without a transaction, sync and async."""
     with Relay(postgres_socket) as relay:
         docstore = make_postgres_docstore(**postgres_through(relay))
         chain = filled(docstore, 60)
@@ -250,7 +250,7 @@ def test_postgres_takes_two_round_trips(
 def test_postgres_reads_jsonb_and_other_schemas(
     postprocess: Postprocess, make_postgres_docstore: Callable[..., PostgresDocumentStore]
 ) -> None:
-    """A table of JSONB in a schema of its own is read like the default one."""
+    """A JSONB table in another schema is read like the default one."""
     docstore = make_postgres_docstore(use_jsonb=True, schema_name="other")
     chain = filled(docstore)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=3, mode="both")
@@ -301,7 +301,7 @@ def test_a_read_leaves_a_postgres_connection_as_it_was(
 def test_a_client_used_in_an_earlier_event_loop(
     kind: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If connections of a closed event loop are left over, reads run in a thread, logged once."""
+    """If connections of a closed event loop remain, reads run in a thread, logged once."""
     docstore = request.getfixturevalue(f"make_{kind}_docstore")()
     chain = filled(docstore)
     assert asyncio.run(docstore.aget_node(chain[0].node_id)) is not None
@@ -314,7 +314,7 @@ def test_a_client_used_in_an_earlier_event_loop(
 
 
 def test_redis_without_an_async_client(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A docstore made of a sync client is read in a thread by async calls, page order included."""
+    """Async calls read a docstore made from a sync client in a thread, in page order too."""
     client = redis.Redis.from_url(redis_url)
     docstore = RedisDocumentStore.from_redis_client(client, namespace=uuid4().hex)
     assert docstore._kvstore._async_redis_client is None
@@ -327,11 +327,11 @@ def test_redis_without_an_async_client(redis_url: str, caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "llama_index_ext_ctxaug"):
         nodes = asyncio.run(augmenter.apostprocess_nodes(hits(pages[0], [0])))
     assert ids(nodes) == ids([*pages[0], *pages[1]])
-    assert sum("async reads run in a thread" in line for line in caplog.messages) == 2  # each for its reason
+    assert sum("async reads run in a thread" in line for line in caplog.messages) == 2  # one for each cause
 
 
 def test_a_client_of_another_loop_is_tried_once() -> None:
-    """A client whose connections belong to another loop is not tried again, in any loop."""
+    """A client with connections of another loop is not tried again, in any loop."""
 
     class Client:
         pass
@@ -357,7 +357,7 @@ def test_a_client_of_another_loop_is_tried_once() -> None:
 
 
 class SyncOnlyDocstore(SimpleDocumentStore):
-    """A docstore whose async methods are not implemented."""
+    """A docstore without async methods."""
 
     async def aget_document(self, *_: object, **__: object) -> None:
         """Not implemented."""
@@ -369,7 +369,7 @@ class SyncOnlyDocstore(SimpleDocumentStore):
 
 
 def test_async_methods_that_are_not_implemented(caplog: pytest.LogCaptureFixture) -> None:
-    """Async calls read in a thread where the store's async methods raise NotImplementedError, logged once."""
+    """If the store's async methods raise NotImplementedError, async calls read in a thread, logged once."""
     docstore = SyncOnlyDocstore()
     chain = filled(docstore)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=3, mode="both")
@@ -424,7 +424,7 @@ class CountingDocstore(ObservedDocstore):
             self.threads.add(threading.get_ident())
 
     def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """A read that is counted."""
+        """Count the read."""
         if self.only_thread not in (None, threading.get_ident()):
             raise RuntimeError("this client may be used in the thread that made it only")
         self._step(1)
@@ -434,7 +434,7 @@ class CountingDocstore(ObservedDocstore):
             self._step(-1)
 
     async def aget_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """A read that is counted."""
+        """Count the read."""
         self._step(1)
         try:
             return await super().aget_document(doc_id, raise_error)
@@ -444,7 +444,7 @@ class CountingDocstore(ObservedDocstore):
 
 @pytest.mark.parametrize("limit", [1, 3, 8])
 def test_slow_single_reads_run_side_by_side(limit: int, postprocess: Postprocess) -> None:
-    """Single reads of a slow store run side by side, up to the limit."""
+    """Single reads of a slow store run concurrently, up to the limit."""
     docstore = CountingDocstore(latency=0.004)
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both", max_concurrency=limit)
@@ -454,7 +454,7 @@ def test_slow_single_reads_run_side_by_side(limit: int, postprocess: Postprocess
 
 
 def test_a_read_of_many_that_is_sync_only_does_not_slow_the_async_one() -> None:
-    """Async single reads run side by side even if the store has a sync `get_nodes`."""
+    """Async single reads run concurrently even if the store has a sync `get_nodes`."""
     docstore = CountingDocstore(latency=0.004)
     chain = filled(docstore, 40)
     docstore.get_nodes = lambda node_ids, raise_error=True: []  # type: ignore[method-assign]
@@ -466,8 +466,8 @@ def test_a_read_of_many_that_is_sync_only_does_not_slow_the_async_one() -> None:
 def test_fast_single_reads_stay_in_their_thread(
     postprocess: Postprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store in memory is read without threads."""
-    monkeypatch.setattr(strategies, "SLOW_READ", 1.0)  # a busy machine is slow, which makes no store slow
+    """An in-memory store is read without threads."""
+    monkeypatch.setattr(strategies, "SLOW_READ", 1.0)  # on a busy machine fast reads may look slow
     docstore = CountingDocstore()
     chain = filled(docstore, 40)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=12, mode="both")
@@ -489,7 +489,7 @@ def test_one_read_at_a_time_needs_no_other_thread(
 
 
 def test_a_client_of_one_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """A store that refuses other threads is read in the calling thread, logged once."""
+    """A store that rejects other threads is read in the calling thread, logged once."""
     docstore = CountingDocstore(latency=0.002, only_thread=threading.get_ident())
     chain = filled(docstore, 20)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=5, mode="both")
@@ -499,7 +499,7 @@ def test_a_client_of_one_thread(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_records_with_lone_surrogates_are_read(make_redis_docstore: Callable[[], RedisDocumentStore]) -> None:
-    """Text that Python's JSON accepts and stricter parsers refuse is returned unchanged."""
+    """Text that Python's JSON accepts and stricter parsers reject is returned unchanged."""
     docstore = make_redis_docstore()
     chain = linked_document(["first", "half a pair: \ud83d", "third"])
     docstore.add_documents(chain)

@@ -1,4 +1,4 @@
-"""MongoDB, DynamoDB, Firestore and Elasticsearch: conformance, and how many requests a call costs."""
+"""MongoDB, DynamoDB, Firestore and Elasticsearch: conformance, and the number of requests per call."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TestElasticsearch(DocstoreConformance):
 def test_a_timeout_changes_nothing(
     kind: str, request: pytest.FixtureRequest, postprocess: Postprocess
 ) -> None:
-    """With a timeout, sync and async reads give what they give without one, off the event loop."""
+    """With a timeout, sync and async reads return the same as without, off the event loop."""
     docstore = request.getfixturevalue(f"make_{kind}")()
     chain = linked_document(20)
     docstore.add_documents(chain)
@@ -78,7 +78,7 @@ def test_a_timeout_changes_nothing(
 def test_elasticsearch_takes_two_requests(
     make_elasticsearch: MakeDocstore, elasticsearch: ElasticsearchStub, postprocess: Postprocess
 ) -> None:
-    """Three hops and more are two requests, with the credentials of the client that was given."""
+    """Three hops and more take two requests, with the client's credentials."""
     docstore = make_elasticsearch()
     chain = linked_document(60)
     docstore.add_documents(chain)
@@ -90,7 +90,7 @@ def test_elasticsearch_takes_two_requests(
 
 
 def test_mongodb_takes_two_queries_of_each_collection(mongodb_port: int, make_mongodb: MakeDocstore) -> None:
-    """Three hops and more are two queries of nodes and one of lists, for more nodes than a first batch."""
+    """Three hops and more take two queries of nodes and one of lists, beyond a first batch of nodes too."""
     from llama_index.storage.docstore.mongodb import MongoDocumentStore
 
     writer = make_mongodb()
@@ -111,7 +111,7 @@ def test_mongodb_takes_two_queries_of_each_collection(mongodb_port: int, make_mo
 def test_dynamodb_reads_more_keys_than_a_batch_holds(
     make_dynamodb: MakeDocstore, monkeypatch: pytest.MonkeyPatch, postprocess: Postprocess
 ) -> None:
-    """Keys are read in hundreds; those that the table leaves unread are read again."""
+    """Keys are read in batches of a hundred; those that the table leaves unread are read again."""
     docstore = make_dynamodb()
     chain = linked_document(300)
     docstore.add_documents(chain)
@@ -138,7 +138,7 @@ def test_dynamodb_reads_more_keys_than_a_batch_holds(
 def test_a_throttled_dynamodb_is_a_failing_store(
     make_dynamodb: MakeDocstore, monkeypatch: pytest.MonkeyPatch, postprocess: Postprocess
 ) -> None:
-    """Where no key is read in several tries the call fails, instead of taking the nodes for missing."""
+    """If several tries read no key, the call fails instead of reporting the nodes as missing."""
     docstore = make_dynamodb()
     monkeypatch.setattr(
         docstore._kvstore._table.meta.client,
@@ -154,7 +154,7 @@ def test_a_throttled_dynamodb_is_a_failing_store(
 def test_keys_that_firestore_cannot_hold_are_missing(
     make_firestore: MakeDocstore, timeout: int | None
 ) -> None:
-    """A slash in the id of a neighbor or document, which names no document there, costs nothing else."""
+    """An id with a slash, which names no document in Firestore, does not affect the other reads."""
     docstore = make_firestore()
     chain = linked_document(9, source_id="doc")
     docstore.add_documents(chain)

@@ -1,4 +1,4 @@
-"""Records are decoded into the nodes that core decodes them into."""
+"""Records are decoded into the nodes that core makes of them."""
 
 from __future__ import annotations
 

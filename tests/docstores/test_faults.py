@@ -46,7 +46,7 @@ def in_thread(action: Callable[[], object]) -> None:
 
 
 def once(action: Callable[[], object]) -> Callable[[BaseNode], bool]:
-    """Return a filter that accepts every node and runs an action at the first: between two reads."""
+    """Return a filter that accepts every node and runs an action at the first, between two reads."""
     done: list[object] = []
 
     def passes(_: BaseNode) -> bool:
@@ -59,7 +59,7 @@ def once(action: Callable[[], object]) -> Callable[[BaseNode], bool]:
 
 @pytest.mark.parametrize("on_store_error", ["raise", "return_hits"])
 def test_redis_killed_in_mid_call(on_store_error: str, postprocess: Postprocess) -> None:
-    """A server killed between two reads: its client's error is raised, or the hits are returned alone."""
+    """If a server is killed between two reads, its client's error is raised, or the hits are returned."""
     server = ValkeyServer()
     server.start()
     docstore = RedisDocumentStore(RedisKVStore(redis_uri=server.connection_url))
@@ -85,7 +85,7 @@ def test_postgres_connections_killed_in_mid_call(
     postgres_url: str,
     make_postgres_docstore: Callable[..., PostgresDocumentStore],
 ) -> None:
-    """Connections killed in mid-call give the driver's error or the hits; later calls work again."""
+    """Connections killed in mid-call give the driver's error or the hits; later calls work."""
     docstore = make_postgres_docstore()
     chain = filled(docstore)
 
@@ -109,7 +109,7 @@ def test_postgres_connections_killed_in_mid_call(
             postprocess(augmenter, found)
     else:
         assert postprocess(augmenter, found) == found
-    docstore._kvstore._engine.dispose()  # the idle connections of the other pool were ended as well
+    docstore._kvstore._engine.dispose()  # the idle connections of the other pool were closed too
     assert ids(postprocess(augmenter, found)) == ids([*chain[2:5], *chain[6:9]])
 
 
@@ -191,7 +191,7 @@ def test_a_node_deleted_between_two_hops(
 
 @pytest.mark.parametrize("on_store_error", ["raise", "return_hits"])
 def test_a_read_that_never_returns(on_store_error: str, postprocess: Postprocess, redis_url: str) -> None:
-    """A server that hangs fails the call at its timeout, with an error that names the store."""
+    """A hanging server fails the call at its timeout, with an error that names the store."""
     host, _, port = redis_url.removeprefix("redis://").partition(":")
     with Relay((host, int(port))) as relay:
         docstore = RedisDocumentStore(
@@ -231,7 +231,7 @@ def test_a_locked_table_and_a_timeout(
 
 
 def test_a_store_that_is_read_in_a_thread_can_be_given_up() -> None:
-    """The timeout applies to reads in a thread, and that thread does not keep the loop open."""
+    """The timeout applies to reads in a thread, and the thread does not keep the loop open."""
     hold = threading.Event()
 
     class Hanging(SimpleDocumentStore):
@@ -250,7 +250,7 @@ def test_a_store_that_is_read_in_a_thread_can_be_given_up() -> None:
     assert time.perf_counter() - start < 5
     left = [thread for thread in threading.enumerate() if thread.name == "ctxaug-read"]
     assert left
-    assert all(thread.daemon for thread in left)  # the process can end
+    assert all(thread.daemon for thread in left)  # the process can exit
     hold.set()
 
 
@@ -303,7 +303,7 @@ def test_a_pool_of_five_serves_two_hundred_queries(
         postgres_url.replace("postgresql:", "postgresql+asyncpg:"),
         pool_size=5,
         max_overflow=0,
-        pool_timeout=60,  # seconds that a slow machine may take; a connection that leaks is missed anyway
+        pool_timeout=60,  # enough for a slow machine; a leaked connection never returns
     )
     docstore = make_postgres_docstore(async_engine=engine)
     chain = filled(docstore, 220)
@@ -368,7 +368,7 @@ def test_cancellation_in_mid_read(
 
 
 def test_cancelled_single_reads_leave_none_running() -> None:
-    """Cancelling a call over a slow store ends all its single reads."""
+    """Cancelling a call to a slow store ends all of its single reads."""
     docstore = ObservedDocstore(SimpleDocumentStore(), single_reads=True, latency=0.01)
     chain = filled(docstore, 60)
     augmenter = PrevNextNodePostprocessor(docstore=docstore, num_nodes=25, mode="both")
@@ -389,7 +389,7 @@ def test_cancelled_single_reads_leave_none_running() -> None:
 
 
 def test_an_error_ends_the_reads_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one of many single async reads fails, those under way are given up and none is tried again."""
+    """If one of many single async reads fails, running ones are canceled and none is retried."""
     monkeypatch.setattr(strategies, "SLOW_READ", 0)
     ended: list[str] = []
 

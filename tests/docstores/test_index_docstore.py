@@ -1,4 +1,4 @@
-"""Augmenters made from an index find its nodes, wherever the index keeps them."""
+"""Augmenters made from an index find its nodes wherever the index keeps them."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ def chunks() -> list[BaseNode]:
 
 
 def index_of(nodes: list[BaseNode], **options: Any) -> VectorStoreIndex:
-    """Return an index of nodes; the options are those of its storage context, and of the index."""
+    """Return an index of nodes; options are passed to its storage context and the index."""
     stores = {key: options.pop(key) for key in ("vector_store", "docstore") if key in options}
     context = StorageContext.from_defaults(**stores)
     return VectorStoreIndex(nodes, storage_context=context, embed_model=EMBEDDING, **options)
 
 
 def hit(node: BaseNode) -> list[NodeWithScore]:
-    """Return a node as a vector store that keeps nothing but text would: without relationships."""
+    """Return a node as from a vector store that keeps only text: without relationships."""
     return [NodeWithScore(node=TextNode(id_=node.node_id, text=node.get_content()), score=0.5)]
 
 
 def check(index: Any, nodes: list[BaseNode], postprocess: Postprocess) -> Any:
-    """Check that the neighbors of a node are found; return the docstore in which they were."""
+    """Check that a node's neighbors are found; return the docstore that holds them."""
     augmenter = PrevNextNodePostprocessor.from_index(index, num_nodes=2, mode="both")
     assert ids(postprocess(augmenter, hit(nodes[4]))) == ids(nodes[2:7])
     return augmenter.docstore
 
 
 def test_an_index_in_memory(postprocess: Postprocess) -> None:
-    """An index whose vector store keeps no text, or which has none, is read from its docstore."""
+    """If the vector store keeps no text, or there is none, the index is read from its docstore."""
     nodes = chunks()
     for index in (index_of(nodes), SummaryIndex(nodes)):
         assert check(index, nodes, postprocess) is index.docstore
@@ -93,7 +93,7 @@ def test_a_docstore_of_a_pipeline_holds_documents_only(
     postprocess: Postprocess,
     make_redis_docstore: Callable[[], RedisDocumentStore],
 ) -> None:
-    """Chunks that a docstore lacks are read from the vector store."""
+    """Chunks missing from the docstore are read from the vector store."""
     docstore = SimpleDocumentStore() if kind == "memory" else make_redis_docstore()
     pipeline = IngestionPipeline(
         transformations=[SentenceSplitter(chunk_size=64, chunk_overlap=0)], docstore=docstore
@@ -128,14 +128,14 @@ def test_parents_in_a_docstore_beside_leaves_in_a_vector_store(
 
 
 class Unreadable(SimpleVectorStore):
-    """A vector store that keeps text and cannot read nodes by id."""
+    """A vector store that keeps text but cannot read nodes by id."""
 
     stores_text: bool = True
     get_nodes = BasePydanticVectorStore.get_nodes
 
 
 def test_an_index_that_cannot_be_read() -> None:
-    """The error says what to do, unless the docstore holds nodes."""
+    """The error names the remedy, unless the docstore holds nodes."""
     with pytest.raises(
         ConfigurationError, match=r"this index is empty.*Unreadable.*store_nodes_override=True"
     ):
@@ -150,7 +150,7 @@ def test_an_index_that_cannot_be_read() -> None:
 
 @pytest.mark.stores
 def test_what_is_no_docstore_is_refused_with_the_way_out(chroma: BasePydanticVectorStore) -> None:
-    """An index or a vector store given as the docstore is an error that says what to pass instead."""
+    """An index or vector store passed as the docstore raises an error that names what to pass instead."""
     with pytest.raises(ValueError, match=r"got VectorStoreIndex; use from_index\(index"):
         PrevNextNodePostprocessor(docstore=index_of([]))
     with pytest.raises(ValueError, match=r"pass docstore=VectorStoreDocstore\(vector_store\)"):

@@ -37,7 +37,7 @@ SLOTS = 16384
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 
@@ -54,7 +54,7 @@ def wait_for(port: int) -> None:
 
 @pytest.fixture(scope="module")
 def pgbouncer_port(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Port of a pgbouncer in transaction mode before the Postgres server, with a pool of 4."""
+    """Port of a pgbouncer in transaction mode in front of Postgres, with a pool of 4."""
     directory, port = postgres_url.split("host=")[1], free_port()
     root = os.geteuid() == 0
     config = Path(directory if root else tmp_path_factory.mktemp("pgbouncer")) / "pgbouncer.ini"
@@ -73,7 +73,7 @@ max_client_conn = 500
 ignore_startup_parameters = extra_float_digits
 """
     )
-    # As root it must run as another user: as the one whose socket it reads.
+    # It refuses to run as root: run it as the owner of the socket that it reads.
     as_user = ["--user", Path(directory).owner()] if root else []
     with subprocess.Popen(["pgbouncer", "--quiet", *as_user, str(config)]) as process:
         wait_for(port)
@@ -82,7 +82,7 @@ ignore_startup_parameters = extra_float_digits
 
 
 def documented_engines(port: int) -> dict[str, Any]:
-    """Return engines as SQLAlchemy's documentation sets them up for pgbouncer."""
+    """Return engines as SQLAlchemy documents them for pgbouncer."""
     at = f"postgres:none@127.0.0.1:{port}/postgres"
     return {
         "engine": create_engine(f"postgresql+psycopg2://{at}", poolclass=NullPool),
@@ -112,7 +112,7 @@ class TestPgBouncer(DocstoreConformance):
 def test_no_query_fails_behind_pgbouncer(
     parallel: int, pgbouncer_port: int, make_postgres_docstore: Callable[..., PostgresDocumentStore]
 ) -> None:
-    """60 queries, many at once on a pool of 4 servers, all get their neighbors; sync ones after them too."""
+    """60 concurrent queries on a pool of 4 servers all get their neighbors, and so do later sync ones."""
     docstore = make_postgres_docstore(**documented_engines(pgbouncer_port))
     chain = linked_document(80)
     docstore.add_documents(chain)
@@ -133,7 +133,7 @@ def test_no_query_fails_behind_pgbouncer(
 
 
 def check(docstore: RedisDocumentStore, postprocess: Postprocess) -> None:
-    """Check that neighbors are found, with their document's list and without it."""
+    """Check that neighbors are found, with and without their document's list."""
     chain: list[BaseNode] = linked_document(30)
     docstore.add_documents(chain)
     for num_nodes in (1, 5):
@@ -161,7 +161,7 @@ def cluster_port() -> Iterator[int]:
 
 
 def test_redis_cluster(cluster_port: int, postprocess: Postprocess) -> None:
-    """A docstore whose hashes lie on different nodes of a cluster is read in bulk."""
+    """A docstore with hashes on different nodes of a cluster is read in bulk."""
     client = RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", cluster_port)])
     aclient = AsyncRedisCluster(startup_nodes=[AsyncClusterNode("127.0.0.1", cluster_port)])
     kvstore = RedisKVStore(redis_client=client, async_redis_client=aclient)
@@ -177,7 +177,7 @@ def test_redis_with_a_password(postprocess: Postprocess) -> None:
 
 
 def test_redis_with_tls(postprocess: Postprocess, tmp_path: Path) -> None:
-    """A server that speaks TLS only is read like another."""
+    """A server that accepts only TLS is read like any other."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""Every augmenter gives over every store what it gives over SimpleDocumentStore, sync and async."""
+"""Every augmenter gives the same output over every store as over SimpleDocumentStore, sync and async."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parts(count: int) -> str:
 
 
 def documents(texts: Sequence[str], **metadata: Any) -> list[Document]:
-    """Return documents with metadata and ids that every store takes."""
+    """Return documents with metadata and ids that every store accepts."""
     made = [Document(text=text, metadata={"tenant": "a", **metadata}) for text in texts]
     for place, document in enumerate(made):
         document.id_ = make_uuid(f"{metadata} {place}")
@@ -70,7 +70,7 @@ def bare(found: list[NodeWithScore]) -> list[NodeWithScore]:
 
 
 def linked() -> Stored:
-    """Chunks with all links, of two tenants, with their documents."""
+    """Return chunks with all links, of two tenants, with their documents."""
     chunks: list[TextNode] = []
     whole = []
     for tenant in ("a", "b"):
@@ -86,19 +86,19 @@ def linked() -> Stored:
 
 
 def half_linked() -> Stored:
-    """Chunks that name the chunk before alone; hits without any relationship."""
+    """Return chunks that link only to the previous chunk, and hits without any relationship."""
     chunks = linked_document(12, links="previous", make_id=make_uuid, metadata={"tenant": "a"})
     return Stored(chunks, bare(hits(chunks, [3, 7, 8])))
 
 
 def unlinked() -> Stored:
-    """Chunks without links whose offsets give the order, added out of order."""
+    """Return chunks without links, ordered by their offsets and added out of order."""
     chunks = linked_document(12, links="none", offsets=True, make_id=make_uuid, metadata={"tenant": "a"})
     return Stored([*chunks[6:], *chunks[:6]], hits(chunks, [3, 7, 8]))
 
 
 def numbered() -> Stored:
-    """Chunks without links or offsets that metadata numbers or names."""
+    """Return chunks without links or offsets that metadata numbers or names."""
     chunks = linked_document(12, links="none", make_id=make_uuid, metadata={"tenant": "a"})
     for place, chunk in enumerate(chunks):
         chunk.metadata["chunk_id"] = place
@@ -106,7 +106,7 @@ def numbered() -> Stored:
 
 
 def hierarchy() -> Stored:
-    """Leaves under two levels of parents, which LlamaIndex leaves without NEXT."""
+    """Return leaves under two levels of parents, without NEXT, as LlamaIndex leaves them."""
     whole = documents([parts(5)], file_path="h.md")
     nodes = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 96, 48]).get_nodes_from_documents(whole)
     leaves = [node for node in nodes if not node.child_nodes]
@@ -114,14 +114,14 @@ def hierarchy() -> Stored:
 
 
 def headings() -> Stored:
-    """Chunks of two parsers in a row, of two documents."""
+    """Return chunks of two chained parsers, of two documents."""
     whole = [*documents([parts(3)], file_path="s.md"), *documents([parts(2)], file_path="t.md")]
     chunks = split(MarkdownNodeParser()(whole))
     return Stored([*whole, *chunks], hits(chunks, [1, 6, 7, 11]))
 
 
 def pages() -> Stored:
-    """Pages of two files, each a document of its own, in an order of storing that is not theirs."""
+    """Return pages of two files, each its own document, stored out of order."""
     whole = [
         *documents([f"Page {place} of doc0. " * 15 for place in range(4)], file_path="p.pdf"),
         *documents([f"Page {place} of doc1. " * 15 for place in range(3)], file_path="q's.pdf"),
@@ -134,7 +134,7 @@ def pages() -> Stored:
 
 
 def page_nodes() -> Stored:
-    """Pages that are nodes without a source document."""
+    """Return pages that are nodes without a source document."""
     whole = documents([f"Page {place} of doc0." for place in range(6)], file_path="p.pdf")
     for place, document in enumerate(whole):
         document.metadata["page_label"] = place + 1
@@ -143,7 +143,7 @@ def page_nodes() -> Stored:
 
 
 def incomplete() -> Stored:
-    """Linked chunks of which some are not in the store."""
+    """Return linked chunks, some of which are not in the store."""
     chunks = linked_document(14, make_id=make_uuid, metadata={"tenant": "a"})
     return Stored([*chunks[:5], *chunks[6:]], hits(chunks, [3, 8, 11]))
 
@@ -152,7 +152,7 @@ STORED = [linked, half_linked, unlinked, numbered, hierarchy, headings, pages, p
 
 
 def plain(result: list[NodeWithScore]) -> list[dict[str, Any]]:
-    """Return nodes for comparison, without the order of metadata keys, which Firestore does not keep."""
+    """Return nodes for comparison, ignoring the order of metadata keys, which Firestore does not keep."""
     nodes = dicts(result)
     for one in nodes:
         if text := one["node"]["metadata"].get(PROVENANCE_KEY):
@@ -164,7 +164,7 @@ def plain(result: list[NodeWithScore]) -> list[dict[str, Any]]:
 
 @cache
 def wanted(stored: Callable[[], Stored]) -> tuple[Stored, list[tuple[Any, dict[str, Any], Any]]]:
-    """Return what to store, and each augmenter with its options and its result over a store in memory."""
+    """Return what to store, and each augmenter with its options and its result in memory."""
     given = stored()
     in_memory = docstore_of(given.nodes)
     results = [
@@ -176,7 +176,7 @@ def wanted(stored: Callable[[], Stored]) -> tuple[Stored, list[tuple[Any, dict[s
 
 
 def lacks(kind: str, stored: Callable[[], Stored], options: dict[str, Any]) -> bool:
-    """True for what the Firestore emulator cannot do: list documents, and keep lists under numeric keys."""
+    """Return True for what the Firestore emulator cannot do: list documents, and keep lists by number."""
     return kind == "firestore" and (stored is hierarchy or "document_key" in options)
 
 

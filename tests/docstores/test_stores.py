@@ -44,7 +44,7 @@ class TestRedisClient(DocstoreConformance):
 
     @pytest.fixture
     def make_docstore(self, redis_url: str) -> Callable[[], RedisDocumentStore]:
-        """Return a factory of empty docstores whose client decodes responses."""
+        """Return a factory of empty docstores with a client that decodes responses."""
         client = redis.Redis.from_url(redis_url, decode_responses=True)
         return lambda: RedisDocumentStore.from_redis_client(client, namespace=uuid4().hex)
 
@@ -61,7 +61,7 @@ class TestPostgres(DocstoreConformance):
 
 
 class TestDuckDB(DocstoreConformance):
-    """DuckDB, whose async reads run in threads."""
+    """DuckDB, with async reads in threads."""
 
     @pytest.fixture
     def make_docstore(
@@ -81,7 +81,7 @@ class TestBatchingDocstore(DocstoreConformance):
 
 
 class TestSlowSingleReads(DocstoreConformance):
-    """A docstore across a network that reads one node at a time."""
+    """A remote docstore that reads one node at a time."""
 
     @pytest.fixture
     def make_docstore(self) -> Callable[[], ObservedDocstore]:
@@ -98,7 +98,7 @@ def _not_there(self: object, *args: object, **kwargs: object) -> object:
 def test_a_store_that_reads_single_nodes_only(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture, num_nodes: int, bare: bool
 ) -> None:
-    """A docstore whose other methods raise NotImplementedError gives neighbors, to a document's ends too."""
+    """A docstore with single reads only gives neighbors, up to a document's ends."""
     chain = linked_document(4)
     nodes = {node.node_id: node for node in chain}
     methods = dict.fromkeys(BaseDocumentStore.__abstractmethods__, _not_there)

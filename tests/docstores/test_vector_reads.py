@@ -1,4 +1,4 @@
-"""Ids of all kinds, and vector stores that are not run here: what is sent to them and what comes of it."""
+"""Ids of all kinds, and vector stores that are not run here: the requests sent and the results read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.stores
 
 
 class OpenSearchStub:
-    """An index that answers the requests of the vector store and of its read as OpenSearch does."""
+    """An index that answers the vector store's requests as OpenSearch does."""
 
     def __init__(self) -> None:
         self.records: dict[str, dict[str, Any]] = {}
@@ -92,7 +92,7 @@ def test_qdrant_ids_that_are_numbers_or_uuids(id_: Any) -> None:
 
 
 def test_uuids_in_another_spelling(postprocess: Postprocess) -> None:
-    """Nodes whose ids are UUIDs without hyphens are found, though Qdrant returns them with hyphens."""
+    """UUID ids without hyphens are found, though Qdrant returns them with hyphens."""
     docstore = FilledVectorStore(MAKERS["qdrant"](Path()))
     chain = linked_document(5, make_id=lambda name: UUID(make_uuid(name)).hex)
     docstore.add_documents(chain)
@@ -118,7 +118,7 @@ def test_numbers_in_metadata_name_neighbors_in_qdrant(postprocess: Postprocess) 
 
 
 def test_faiss_is_read_through_the_docstore(postprocess: Postprocess) -> None:
-    """FAISS keeps vectors under numbers: the index reads its docstore, and the store itself is refused."""
+    """FAISS keeps vectors under numbers: the index reads its docstore, and the store itself is rejected."""
     import faiss
     from llama_index.vector_stores.faiss import FaissVectorStore
 
@@ -133,7 +133,7 @@ def test_faiss_is_read_through_the_docstore(postprocess: Postprocess) -> None:
 
 
 class Unknown(BasePydanticVectorStore):
-    """A vector store of which nothing is known but the methods that LlamaIndex names."""
+    """A vector store of an unknown class, with LlamaIndex's public methods only."""
 
     stores_text: bool = True
     nodes: list[TextNode] = []  # noqa: RUF012 - a field
@@ -141,7 +141,7 @@ class Unknown(BasePydanticVectorStore):
 
     @property
     def client(self) -> None:
-        """None: it is in memory."""
+        """Return None: the store is in memory."""
 
     def add(self, nodes: list[BaseNode], **_: Any) -> list[str]:
         """Add nodes."""
@@ -155,14 +155,14 @@ class Unknown(BasePydanticVectorStore):
         """Find nothing."""
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: Any = None) -> list[BaseNode]:
-        """Return all nodes, which a reader must sift, or refuse."""
+        """Return all nodes for the reader to filter, or refuse."""
         if self.refuses:
             raise NotImplementedError("not yet")
         return list(self.nodes)
 
 
 def test_an_unknown_vector_store(postprocess: Postprocess) -> None:
-    """It is read by its public methods, and what was not asked for is dropped."""
+    """An unknown store is read by its public methods, and nodes that were not requested are dropped."""
     store, chain = Unknown(), linked_document(12)
     store.add([*chain[6:], *chain[:6], *linked_document(3, source_id="other")])
     augmenter = PrevNextNodePostprocessor(docstore=VectorStoreDocstore(store), num_nodes=4, mode="both")
@@ -170,7 +170,7 @@ def test_an_unknown_vector_store(postprocess: Postprocess) -> None:
 
 
 def test_an_unknown_vector_store_that_cannot_be_read(postprocess: Postprocess) -> None:
-    """If its `get_nodes` is not implemented, the error says where to keep the nodes."""
+    """If `get_nodes` is not implemented, the error says where to keep the nodes."""
     augmenter = PrevNextNodePostprocessor(docstore=VectorStoreDocstore(Unknown(refuses=True)))
     with pytest.raises(ConfigurationError, match=r"Unknown cannot read nodes by id \(not yet\): keep the no"):
         postprocess(augmenter, hits(linked_document(3), [1]))
@@ -179,7 +179,7 @@ def test_an_unknown_vector_store_that_cannot_be_read(postprocess: Postprocess) -
 def test_without_links_or_numbers_a_vector_store_gives_no_order(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It keeps no order of insertion, so no neighbor is guessed, and a warning says so."""
+    """Without an order of insertion no neighbor is guessed, and a warning reports it."""
     store, chain = Unknown(), linked_document(5, links="none")
     store.add(chain)
     augmenter = PrevNextNodePostprocessor(docstore=VectorStoreDocstore(store))
@@ -190,7 +190,7 @@ def test_without_links_or_numbers_a_vector_store_gives_no_order(
 def test_pages_without_numbers_are_not_joined(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pages of a file that nothing numbers are not joined, and a warning names the file."""
+    """Pages of a file without numbers are not joined, and a warning names the file."""
     store = Unknown()
     pages = [linked_document(1, source_id=uuid4().hex, metadata={"file": "f.pdf"}) for _ in range(3)]
     for page in pages:

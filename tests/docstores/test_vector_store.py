@@ -1,4 +1,4 @@
-"""Vector stores as docstores: conformance on each, and the traps of reading nodes from them."""
+"""Vector stores as docstores: conformance on each, and the pitfalls of reading nodes from them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def filled(store: BasePydanticVectorStore, count: int = 12) -> tuple[VectorStore
 
 
 def test_nodes_are_read_in_the_order_of_their_ids(make_store: MakeStore) -> None:
-    """Order, repetitions and unknown ids are as a docstore treats them; embeddings are left out."""
+    """Order, repetitions and unknown ids are handled as by a docstore; embeddings are left out."""
     docstore, chain = filled(make_store())
     wanted = [chain[place].node_id for place in (7, 2, 7, 11, 0)]
     for nodes in (docstore.get_nodes(wanted), asyncio.run(docstore.aget_nodes(wanted))):
@@ -66,7 +66,7 @@ def test_nodes_are_read_in_the_order_of_their_ids(make_store: MakeStore) -> None
 
 @pytest.mark.parametrize("make_store", ["chroma", "lancedb", "milvus", "pgvector"], indirect=True)
 def test_ids_with_quotes_are_found(make_store: MakeStore) -> None:
-    """Ids of nodes and documents reach the store as values, whatever characters they hold."""
+    """Ids of nodes and documents reach the store as values, whatever characters they contain."""
     store, name = make_store(), 'it\'s "the" \\ document'
     chain = linked_document(2, source_id=name)
     FilledVectorStore(store).add_documents(chain)
@@ -76,13 +76,13 @@ def test_ids_with_quotes_are_found(make_store: MakeStore) -> None:
 
 
 def test_no_ids_give_no_nodes(make_store: MakeStore) -> None:
-    """An empty list of ids, to which many vector stores answer with all their nodes, gives none."""
+    """An empty list of ids gives no nodes, though many vector stores answer it with all of them."""
     docstore, _ = filled(make_store())
     assert docstore.get_nodes([]) == asyncio.run(docstore.aget_nodes([])) == []
 
 
 def test_a_document_is_listed_in_reading_order(make_store: MakeStore) -> None:
-    """The list of a document's nodes follows its links, whatever the order in which nodes were added."""
+    """A document's nodes are listed in the order of their links, whatever the order of insertion."""
     store = make_store()
     chain = linked_document(30, make_id=make_uuid)
     FilledVectorStore(store).add_documents([*chain[20:], *chain[5:20], *chain[:5]])
@@ -97,7 +97,7 @@ def test_a_document_is_listed_in_reading_order(make_store: MakeStore) -> None:
 def test_a_vector_store_gives_what_a_docstore_gives(
     make_store: MakeStore, postprocess: Postprocess, output: str
 ) -> None:
-    """Neighbors over a vector store are those over a docstore with the same chunks, off the event loop."""
+    """A vector store gives the same neighbors as a docstore with the same chunks, off the event loop."""
     docstore, chain = filled(make_store(), 40)
     found = hits(chain, [0, 17, 20, 39])
     for num_nodes in (1, 4):
@@ -169,7 +169,7 @@ def in_a_new_loop(work: Coroutine[Any, Any, T]) -> T:
 def test_milvus_with_an_async_client_of_another_loop(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nodes are read in each event loop: in a thread, logged once, in each after the first."""
+    """Nodes are read in each event loop; after the first, in a thread, logged once each."""
     from llama_index.vector_stores.milvus import MilvusVectorStore
 
     async def fill() -> tuple[VectorStoreDocstore, list[TextNode]]:
@@ -188,7 +188,7 @@ def test_milvus_with_an_async_client_of_another_loop(
 
 
 def test_vector_stores_that_cannot_serve_are_refused() -> None:
-    """A store without text or without reads by id, and what is no store, say what to do instead."""
+    """Stores without text or reads by id, and other objects, are rejected with the remedy."""
 
     class NoReads(SimpleVectorStore):
         stores_text: bool = True
@@ -204,7 +204,7 @@ def test_vector_stores_that_cannot_serve_are_refused() -> None:
 
 
 def test_a_vector_store_is_not_written_to(tmp_path: Path) -> None:
-    """All writing methods are refused, and nothing is listed that would read the whole store."""
+    """All writing methods are rejected, and nothing that would read the whole store is listed."""
     docstore, chain = filled(MAKERS["chroma"](tmp_path))
     for call in (
         lambda: docstore.add_documents(chain),
