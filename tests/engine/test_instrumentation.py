@@ -1,4 +1,4 @@
-"""Events: one start and one end for each outermost call, with the figures of all its steps."""
+"""Events: one start and one end for each outermost call, with the totals of all its steps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_postprocessor_sends_one_pair(
 
 
 def test_brsr_sends_one_pair(postprocess: Postprocess, events: list[Any], nodes: list[TextNode]) -> None:
-    """The inner steps send nothing of their own; their reads, tokens and stop reasons are in the one end."""
+    """The inner steps send no events; their reads, tokens and stop reasons are in the one end event."""
     store = ObservedDocstore(docstore_of(nodes))
     brsr = BRSRPostprocessor(
         docstore=store,
@@ -85,7 +85,7 @@ def test_brsr_sends_one_pair(postprocess: Postprocess, events: list[Any], nodes:
 
 
 class Outer(BaseNodePostprocessor):
-    """A postprocessor of a user that calls one of the pack."""
+    """A user's postprocessor that calls one of this package."""
 
     inner: BaseNodePostprocessor
 
@@ -98,7 +98,7 @@ class Outer(BaseNodePostprocessor):
 def test_a_foreign_step_between_two_of_the_pack(
     postprocess: Postprocess, events: list[Any], nodes: list[TextNode]
 ) -> None:
-    """A postprocessor of the pack inside a foreign one inside another of the pack is an inner step."""
+    """A postprocessor inside a foreign one inside another of the package is an inner step."""
     store = ObservedDocstore(docstore_of(nodes))
     neighbors = PrevNextNodePostprocessor(docstore=store, num_nodes=1)
     postprocess(RerankPostprocessor(reranker=Outer(inner=neighbors)), hits(nodes, [2]), query_str="chunk")
@@ -124,7 +124,7 @@ def test_a_call_that_raises_sends_no_end(
 def test_the_chunks_of_a_passage_are_named(
     postprocess: Postprocess, events: list[Any], nodes: list[TextNode]
 ) -> None:
-    """With passages the end event names the chunks that were added, not the passage."""
+    """With passages, the end event names the added chunks, not the passage."""
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     postprocess(augmenter, hits(nodes, [4]))
     assert events[1].num_nodes == 1

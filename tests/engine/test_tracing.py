@@ -48,7 +48,7 @@ def provider(exporter: InMemorySpanExporter) -> TracerProvider:
 
 @pytest.fixture
 def traced(provider: TracerProvider, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """LlamaIndex instrumented for OpenTelemetry; a warning of instrumentation or SDK fails the test."""
+    """Instrument LlamaIndex for OpenTelemetry; a warning of instrumentation or SDK fails the test."""
     instrumentor = LlamaIndexInstrumentor()
     instrumentor.instrument(tracer_provider=provider)
     with caplog.at_level(logging.WARNING):
@@ -65,7 +65,7 @@ def nodes() -> list[TextNode]:
 
 
 class ByNumber(BaseNodePostprocessor):
-    """A reranker without a model, which reports to its callback manager as LlamaIndex's do."""
+    """A reranker without a model that reports to its callback manager, as LlamaIndex's do."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -88,7 +88,7 @@ def span_of(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
 def test_figures_are_attributes_of_the_span(
     postprocess: Postprocess, exporter: InMemorySpanExporter, nodes: list[TextNode]
 ) -> None:
-    """Hits, added nodes, reads, tokens and stop reasons of a call are on its span, in and out of threads."""
+    """A call's span holds its hits, added nodes, reads, tokens and stop reasons, in and out of threads."""
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", token_budget=500)
     result = postprocess(augmenter, hits(nodes, [0, 30], [0.5, float("nan")]), query_str="chunk 30")
@@ -115,7 +115,7 @@ def test_figures_are_attributes_of_the_span(
 def test_calls_of_a_model_are_counted(
     postprocess: Postprocess, exporter: InMemorySpanExporter, nodes: list[TextNode]
 ) -> None:
-    """The span of AutoPrevNext says how often the model was called, and its own event warns nobody."""
+    """The span of AutoPrevNext counts the model calls, and its own event causes no warning."""
     llm = ScriptedLLM(answers=["NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
     postprocess(augmenter, hits(nodes, [10, 20, 30]), query_str="chunk 30")
@@ -128,7 +128,7 @@ def test_calls_of_a_model_are_counted(
 def test_the_span_of_brsr_drops_nothing(
     postprocess: Postprocess, exporter: InMemorySpanExporter, nodes: list[TextNode], count: int
 ) -> None:
-    """However many windows are reranked, the span holds all its attributes: fewer than 128."""
+    """However many windows are reranked, the span keeps all its attributes: fewer than 128."""
     augmenter = BRSRPostprocessor(
         docstore=docstore_of(nodes), reranker=ByNumber(), window_tokens=20, stride_tokens=10, top_n=30
     )
@@ -145,7 +145,7 @@ def test_the_span_of_brsr_drops_nothing(
 def test_without_instrumentation_the_span_of_the_caller_is_left_alone(
     postprocess: Postprocess, exporter: InMemorySpanExporter, provider: TracerProvider, nodes: list[TextNode]
 ) -> None:
-    """A span that somebody else opened around the call gets no attributes."""
+    """A caller's own span around the call gets no attributes."""
     with provider.get_tracer("mine").start_as_current_span("request"):
         postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [0]))
     [span] = exporter.get_finished_spans()
@@ -153,7 +153,7 @@ def test_without_instrumentation_the_span_of_the_caller_is_left_alone(
 
 
 class Fixed(BaseRetriever):
-    """A retriever that always finds the same."""
+    """A retriever that always returns the same hits."""
 
     def __init__(self, found: list[NodeWithScore]) -> None:
         self._found = found
@@ -165,7 +165,7 @@ class Fixed(BaseRetriever):
 
 @pytest.mark.parametrize("kind", ["rerank", "brsr", "nested"])
 def test_the_callback_manager_of_an_engine_reaches_inner_steps(nodes: list[TextNode], kind: str) -> None:
-    """What an inner reranker reports reaches the handlers of the engine, and the reranker is not changed."""
+    """Reports of an inner reranker reach the engine's handlers, and the reranker is not changed."""
     reranker = ByNumber()
     store = docstore_of(nodes)
     postprocessor: Any = {
