@@ -73,7 +73,7 @@ def test_squad_metrics(answer: str, expected: list[str], f1: float, exact: float
 
 
 def test_no_answer_is_not_counted() -> None:
-    """Without an answer, or an expected one, there is no score."""
+    """A question without an answer, or without an expected one, has no score."""
     for metric in (AnswerF1(), AnswerExact()):
         assert metric.score(outcome(None, "x")) is None
         assert metric.score(outcome("x")) is None
@@ -141,7 +141,7 @@ def test_answers_decide() -> None:
 
 
 def test_equal_contexts_are_answered_once() -> None:
-    """Two systems with one context, and a budget that changes nothing, cost one call a question."""
+    """Two systems with one context, and a budget without effect, cost one call per question."""
     llm = scripted(from_context)
     answered(llm, systems={"next": following(), "again": following()}, budgets=[900])
     contexts = {prompt.split("Question: ")[0] for prompt in llm.prompts}
@@ -150,7 +150,7 @@ def test_equal_contexts_are_answered_once() -> None:
 
 
 def test_a_second_run_calls_nothing(tmp_path: Path) -> None:
-    """Replies outlive the run, an interrupted line spoils no other, and another model is asked anew."""
+    """Replies outlive the run, a truncated line affects no other, and another model is asked again."""
     path = tmp_path / "cache" / "answers.jsonl"
     first = answered(CachedLLM(scripted(from_context), path))
     lines = path.read_text("utf-8").splitlines()
@@ -186,7 +186,7 @@ def test_a_failing_model_is_a_record(tmp_path: Path) -> None:
 
 
 def test_saved_rows_are_of_one_model(tmp_path: Path) -> None:
-    """Rows that another prompt or model answered are not mixed in."""
+    """Rows from another prompt or model are not reused."""
     saved = tmp_path / "rows.jsonl"
     answered(scripted(from_context), save_to=saved)
     with pytest.raises(ConfigurationError, match="other systems or settings"):
@@ -221,7 +221,7 @@ class Chatting(ScriptedLLM):
 
 
 async def test_a_chat_model_is_asked_in_messages(tmp_path: Path) -> None:
-    """A cached chat model gets messages, with its own system prompt, and is asked once sync and async."""
+    """A cached chat model gets messages with its own system prompt, and is asked once, sync and async."""
     path = tmp_path / "answers.jsonl"
     model = Chatting(answers=[], system_prompt="Be brief.")
     cached = CachedLLM(model, path)

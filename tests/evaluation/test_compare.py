@@ -37,7 +37,7 @@ STORE = docstore_of(NODES)
 
 
 class ByNumber(BaseRetriever):
-    """Return the chunk that the question names and those ten and twenty chunks on; record the calls."""
+    """Return the named chunk and those ten and twenty chunks later; record the calls."""
 
     def __init__(self, nodes: Sequence[BaseNode] = NODES) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Asking(BaseNodePostprocessor):
 
 
 def questions(count: int = 8) -> list[Question]:
-    """Return questions whose evidence is the chunk asked for and the next one."""
+    """Return questions with the named chunk and the next one as evidence."""
     return [
         Question(str(n), str(n), evidence=(Evidence(TEXTS[n] + TEXTS[n + 1], "doc"),)) for n in range(count)
     ]
@@ -133,7 +133,7 @@ def test_equal_tokens() -> None:
 
 
 def test_hits_by_system() -> None:
-    """A system that the mapping of hits does not name gets all of them."""
+    """A system that the mapping of hits does not name gets all hits."""
     report = compare(ByNumber(), {"next": following()}, questions(), top_k={BASELINE: 2}, metrics=[nodes_out])
     assert [scores["nodes_out"] for scores in rows(report, BASELINE)] == [2] * 8
     assert [scores["nodes_out"] for scores in rows(report, "next")] == [6] * 8
@@ -145,7 +145,7 @@ def nodes_out(outcome: Outcome) -> float:
 
 
 def test_within_a_budget_only_the_baseline_gets_all_hits() -> None:
-    """With room to spare the pass-through uses all hits, and the others expand their own."""
+    """With room left, the pass-through uses all hits and the others expand their own."""
     report = compare(
         ByNumber(), {"next": following()}, questions(2), budgets=[900, 900], top_k=1, metrics=[nodes_out]
     )
@@ -155,7 +155,7 @@ def test_within_a_budget_only_the_baseline_gets_all_hits() -> None:
 
 
 def test_thresholds_without_their_metrics() -> None:
-    """Seconds and tokens are measured for the thresholds, whichever metrics are named."""
+    """Seconds and tokens are measured for the thresholds, whatever metrics are named."""
     report = compare(ByNumber(), {"next": following()}, questions(), metrics=[EvidenceRecall()])
     assert report.choose().winner == "next"
     assert all(row.tokens and row.seconds is not None for row in report.rows)
@@ -181,7 +181,7 @@ def test_each_budget_has_a_choice() -> None:
 
 
 def test_a_budget_is_spent_by_the_last_step() -> None:
-    """A postprocessor with a budget of its own gets that of the comparison, so that it is not cut after."""
+    """A postprocessor with its own budget gets the comparison's, so its output is not cut afterwards."""
     brsr = BRSRPostprocessor(docstore=STORE, reranker=Broken(at=""), max_context_tokens="llm")
     [_, system] = make_systems({"brsr": brsr})
     own, cap = system.within(40)
@@ -190,14 +190,14 @@ def test_a_budget_is_spent_by_the_last_step() -> None:
 
 
 def test_a_smaller_budget_of_its_own_holds() -> None:
-    """A system whose own budget is below that of the comparison keeps to its own."""
+    """A system with a smaller budget than the comparison keeps its own."""
     short = PrevNextNodePostprocessor(docstore=STORE, num_nodes=1, token_budget=1)
     report = compare(ByNumber(), {"short": short}, questions(1), budgets=[900], metrics=[nodes_out])
     assert rows(report, "short", 900) == [{"nodes_out": 1.0}]
 
 
 class Clearing(BaseNodePostprocessor):
-    """Empties the very list that it is given."""
+    """Empties the list that it is given."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -207,7 +207,7 @@ class Clearing(BaseNodePostprocessor):
 
 
 def test_a_system_cannot_take_hits_from_the_record() -> None:
-    """A system that changes its list changes neither the record of the hits nor those of later systems."""
+    """A system that changes its list affects neither the recorded hits nor those of later systems."""
 
     def retrieved(outcome: Outcome) -> float:
         return len(outcome.hits)
@@ -219,12 +219,12 @@ def test_a_system_cannot_take_hits_from_the_record() -> None:
 
 
 def test_the_baseline_reads_nothing() -> None:
-    """The pass-through reads nothing, and the report says so."""
+    """The pass-through reads nothing, and the report shows it."""
     assert {scores["reads"] for scores in rows(compare(ByNumber(), {}, questions(1)), BASELINE)} == {0}
 
 
 def test_a_metric_that_lacks_its_package_ends_the_run() -> None:
-    """An error of the configuration is raised at the first question, not noted at each."""
+    """A configuration error is raised at the first question, not recorded for each."""
 
     def unusable(outcome: Outcome) -> float:
         raise ConfigurationError("install it")
@@ -267,7 +267,7 @@ class Stop(BaseException):
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    """Saved questions are not run again, a half-written one is, and the report equals that of a whole run."""
+    """Saved questions are not run again, a half-written one is, and the report equals that of a full run."""
     path = tmp_path / "rows.jsonl"
     metrics = [EvidenceRecall(), Tokens()]
 
@@ -305,7 +305,7 @@ def test_what_failed_or_lacks_a_system_is_run_again(tmp_path: Path) -> None:
     assert [row.question_id for row in report.rows] == [id_ for id_ in "0123" for _ in range(2)]
 
 
-def test_where_a_question_stands_in_its_file_is_no_change(tmp_path: Path) -> None:
+def test_moving_a_question_in_its_file_is_no_change(tmp_path: Path) -> None:
     """A question that moved to another line is not run again."""
     path = tmp_path / "rows.jsonl"
     compare(ByNumber(), {}, [replace(one, line=1) for one in questions(2)], save_to=path)
@@ -315,7 +315,7 @@ def test_where_a_question_stands_in_its_file_is_no_change(tmp_path: Path) -> Non
 
 
 def test_a_changed_question_is_run_again(tmp_path: Path) -> None:
-    """Saved rows count only for the question as it was."""
+    """Saved rows count only if the question is unchanged."""
     path = tmp_path / "rows.jsonl"
     compare(ByNumber(), {}, questions(3), save_to=path)
     changed = [*questions(2), Question("2", "2", evidence=(Evidence(TEXTS[2], "doc"),))]
@@ -326,7 +326,7 @@ def test_a_changed_question_is_run_again(tmp_path: Path) -> None:
 
 
 def test_a_run_of_other_systems_is_not_mixed_in(tmp_path: Path) -> None:
-    """A saved run of other systems, or a file of another kind, is refused with what to do."""
+    """A saved run of other systems, or a file of another kind, is rejected with the remedy."""
     path = tmp_path / "rows.jsonl"
     compare(ByNumber(), {"next": following()}, questions(1), save_to=path)
     other = PrevNextNodePostprocessor(docstore=STORE, num_nodes=2)
@@ -353,14 +353,14 @@ def test_a_run_of_other_systems_is_not_mixed_in(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
-    """An argument that cannot work is named."""
+    """An invalid argument is named in the error."""
     arguments = {"retriever": ByNumber(), "augmenters": {"next": following()}, "questions": questions(1)}
     with pytest.raises(ConfigurationError, match=message):
         compare(**{**arguments, **change})
 
 
 async def test_inside_an_event_loop() -> None:
-    """`acompare` leaves the loop free, and bounds how many questions run at a time."""
+    """`acompare` leaves the loop free and limits the number of concurrent questions."""
     running = most = 0
 
     class Slow(ByNumber):

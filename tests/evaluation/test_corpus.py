@@ -74,7 +74,7 @@ def test_formats(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.txt"])
 def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
-    """A damaged or empty file is named and left out, and the others are read."""
+    """A damaged or empty file is named and skipped, and the others are read."""
     (tmp_path / name).write_bytes(b"\xff\xfe damaged")
     (tmp_path / "empty.html").write_text("<p> </p>", "utf-8")
     (tmp_path / "good.txt").write_text("good", "utf-8")
@@ -86,7 +86,7 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
 
 
 def test_names_of_documents(tmp_path: Path) -> None:
-    """A document is found by any end of its path; a name of several is an error that names two of them."""
+    """A document is found by any end of its path; an ambiguous name is an error that names two matches."""
     texts = {"a/README.md": "one", "b/README.md": "two", "b/notes.v2.txt": "three", "README.txt": "four"}
     path = tmp_path / "q.jsonl"
 
@@ -120,7 +120,7 @@ def texts_of(folder: Path) -> None:
 
 
 def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long corpora are split in several processes into the same chunks in the same order."""
+    """Long corpora split in several processes give the same chunks in the same order."""
     texts_of(tmp_path)
     documents = read_documents(tmp_path)
     alone = build_corpus(documents, 64, 0)
@@ -136,7 +136,7 @@ def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_index_is_kept(
     tmp_path: Path, model: WordEmbedding | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second run reads chunks and index from the cache; another text or size makes them anew."""
+    """A second run reads chunks and index from the cache; a changed text or size rebuilds them."""
     docs, cache = tmp_path / "docs", tmp_path / "cache"
     docs.mkdir()
     texts_of(docs)

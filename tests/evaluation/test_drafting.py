@@ -1,4 +1,4 @@
-"""Drafted questions: evidence that is part of the text, what is dropped, the sheet, the command."""
+"""Drafted questions: evidence that is part of the text, dropped drafts, the sheet, the command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drafted(answer: Callable[[str], str], count: int = 6) -> tuple[Drafts, Scrip
 
 
 def first_sentence(passage: str) -> str:
-    """Reply with the first whole sentence of the passage as evidence, with other white space."""
+    """Reply with the passage's first whole sentence as evidence, with changed white space."""
     end = "。" if "。" in passage else "."
     sentence = " ".join(passage.split(end, maxsplit=1)[0].split()) + end
     record = {"question": f"Who? {len(passage)} {sentence}", "answer": "a keeper", "evidence": sentence}
@@ -53,7 +53,7 @@ def first_sentence(passage: str) -> str:
 
 
 def test_evidence_is_part_of_the_document() -> None:
-    """Evidence has the document's own characters and their place, from runs of one to three chunks."""
+    """Evidence has the document's own characters and place, from runs of one to three chunks."""
     drafts, llm = drafted(first_sentence)
     assert len(drafts.kept) == 6
     assert drafts.dropped == {}
@@ -93,7 +93,7 @@ def test_evidence_is_part_of_the_document() -> None:
     ],
 )
 def test_what_is_dropped(reply: str, reason: str) -> None:
-    """A reply without a question, or with evidence that the passage does not hold, is dropped and counted."""
+    """A reply without a question, or with evidence that is not in the passage, is dropped and counted."""
     drafts, _ = drafted(lambda passage: first_sentence(passage) if "Keeper 0 " in passage else reply)
     assert len(drafts.kept) == 1
     assert drafts.dropped == {reason: 5}
@@ -102,7 +102,7 @@ def test_what_is_dropped(reply: str, reason: str) -> None:
 
 
 def test_repeated_questions_and_failing_calls() -> None:
-    """A question that was drafted before is dropped, and a failing call costs one question."""
+    """A repeated question is dropped, and a failing call costs one question."""
 
     def reply(passage: str) -> str:
         if "灯塔" in passage:
@@ -120,7 +120,7 @@ def test_repeated_questions_and_failing_calls() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    """The file is read back as the same questions, and the sheet marks the evidence and runs nothing."""
+    """The file is read back as the same questions; the sheet marks the evidence and runs nothing."""
     drafts, _ = drafted(first_sentence)
     sheet = drafts.save(tmp_path / "new" / "q.jsonl")
     questions = load_questions(tmp_path / "new" / "q.jsonl", documents=TEXTS)
@@ -132,7 +132,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_hostile_documents(tmp_path: Path) -> None:
-    """Markup and control characters of documents and replies are text on the sheet."""
+    """Markup and control characters in documents and replies are plain text on the sheet."""
     text = "<script>alert(1)</script>\x1b[2J </pre>&amp; end."
     corpus = build_corpus([Document(id_="<b>.txt", text=text)], 64, 0)
     reply = json.dumps({"question": "<img src=x>\x07?", "answer": "</p>", "evidence": text[:25]})
@@ -144,7 +144,7 @@ def test_hostile_documents(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, httpserver: HTTPServer) -> None:
-    """`ctxaug questions` writes questions that `ctxaug compare` takes, and says what was dropped."""
+    """`ctxaug questions` writes questions that `ctxaug compare` accepts, and reports what was dropped."""
 
     def reply(request: Request) -> Response:
         prompt = json.loads(request.data)["messages"][-1]["content"]

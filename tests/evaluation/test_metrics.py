@@ -1,4 +1,4 @@
-"""Metrics: each against a value worked out by hand."""
+"""Metrics, each compared with a value worked out by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
 def node(id_: str, text: str = "", document: str | None = None) -> NodeWithScore:
-    """A node with this id, text and document."""
+    """Return a node with this id, text and document."""
     made = TextNode(id_=id_, text=text)
     if document:
         made.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
@@ -39,7 +39,7 @@ def node(id_: str, text: str = "", document: str | None = None) -> NodeWithScore
 
 
 def outcome(question: Question, *nodes: NodeWithScore) -> Outcome:
-    """An outcome of these nodes."""
+    """Return an outcome of these nodes."""
     return Outcome(question, nodes, nodes)
 
 
@@ -75,7 +75,7 @@ def test_id_metrics(metric: Metric, ids: str, value: float) -> None:
 
 @pytest.mark.parametrize("expected", [(), ((),)])
 def test_nothing_expected_is_not_counted(expected: tuple) -> None:
-    """Without expected ids there is no score, rather than a zero."""
+    """Without expected ids there is no score, not a zero."""
     for metric in (RetrievalRecall(), RetrievalPrecision(), RetrievalF1(), RetrievalNDCG()):
         assert metric.score(outcome(Question("q", "?", tuple(g for g in expected if g)), node("a"))) is None
 
@@ -99,7 +99,7 @@ def test_a_node_of_several_groups_counts_for_each() -> None:
 
 
 def test_ids_below_a_parent_count() -> None:
-    """The retrieved chunks below a merged parent count as in the context."""
+    """Retrieved chunks below a merged parent count as part of the context."""
     leaves = linked_document(3)
     parent = TextNode(id_="parent", text="all of it")
     parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info() for leaf in leaves]
@@ -127,7 +127,7 @@ TEXT = "one two three four five six seven eight nine ten"
     ],
 )
 def test_evidence(texts: list[str], recall: float, precision: float, whole: float) -> None:
-    """Evidence is found in runs of six words over node borders, and repeating it gains nothing."""
+    """Evidence is found in runs of six words across nodes, and repeating it gains nothing."""
     result = outcome(Question("q", "?", evidence=(Evidence(TEXT),)), *(node(t, t) for t in texts))
     assert EvidenceRecall().score(result) == pytest.approx(recall)
     assert EvidencePrecision().score(result) == pytest.approx(precision)
@@ -135,7 +135,7 @@ def test_evidence(texts: list[str], recall: float, precision: float, whole: floa
 
 
 def test_evidence_in_pieces() -> None:
-    """The evidence is whole where each of its pieces is; recall is over the words of all."""
+    """Evidence is whole if each of its pieces is; recall covers the words of all pieces."""
     question = Question("q", "?", evidence=(Evidence(TEXT), Evidence("alpha beta gamma delta epsilon zeta")))
     half = outcome(question, node("a", TEXT))
     assert EvidenceRecall().score(half) == pytest.approx(10 / 16)
@@ -148,7 +148,7 @@ def test_evidence_in_pieces() -> None:
 
 @pytest.mark.parametrize("evidence", [(), (Evidence("..."),)])
 def test_no_evidence_is_not_counted(evidence: tuple) -> None:
-    """Without a word of evidence there is no score, rather than a zero or a one."""
+    """Without evidence there is no score, neither zero nor one."""
     result = outcome(Question("q", "?", evidence=evidence, answers=("?!",)), node("a", TEXT))
     for metric in (EvidenceRecall(), EvidencePrecision(), EvidenceWhole(), AnswerFound()):
         assert metric.score(result) is None
@@ -202,7 +202,7 @@ def test_repeated() -> None:
         (11, 0),
         (12, 6),
         (13, 7),
-    ):  # a run must end before it comes again
+    ):  # a run must end before it repeats
         many = outcome(Question("q", "?"), node("a", "word " * count))
         assert Repeated().score(many) == pytest.approx(repeated / count)
 
@@ -211,12 +211,12 @@ def test_repeated() -> None:
     ("answers", "value"), [(("Two three",), 1), (("wo thre",), 0), (("x", "ten"), 1), ((), None)]
 )
 def test_answer_found(answers: tuple[str, ...], value: float | None) -> None:
-    """An answer counts if the context has it word for word."""
+    """An answer counts if the context contains it word for word."""
     assert AnswerFound().score(outcome(Question("q", "?", answers=answers), node("a", TEXT))) == value
 
 
 def test_defaults_follow_the_questions() -> None:
-    """The default metrics are those that the questions have something to measure by."""
+    """The default metrics are those that the questions have expectations for."""
     names = {metric.name for metric in default_metrics([Question("q", "?", answers=("x",))])}
     costs = {"repeated", "tokens", "reads", "llm_calls", "seconds"}
     assert names == costs | {"answer_found"}
@@ -228,7 +228,7 @@ def test_defaults_follow_the_questions() -> None:
 
 
 def test_own_metrics() -> None:
-    """A function is a metric under its name; two of one name, or something else, are refused."""
+    """A function is a metric under its name; duplicate names and other objects are rejected."""
 
     def nodes(outcome: Outcome) -> float:
         return len(outcome.nodes)

@@ -27,7 +27,7 @@ def test_jsonl(tmp_path: Path) -> None:
 
 
 def test_csv(tmp_path: Path) -> None:
-    """A CSV has one value in a field, or a JSON list; the line of a question is that of the file."""
+    """A CSV field holds one value or a JSON list; a question's line is that of the file."""
     path = tmp_path / "q.csv"
     path.write_text('id,question,evidence,answers\n1,"Why\nso?",it is,"[""x"", ""y""]"\n2,How?,,\n', "utf-8")
     first, second = load_questions(path)
@@ -77,7 +77,7 @@ def test_bad_lines(tmp_path: Path, line: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["empty.jsonl", "empty.csv", "absent.jsonl", "questions.docx", "no.parquet"])
 def test_unusable_files(tmp_path: Path, name: str) -> None:
-    """A file that is empty, absent or of another kind is named in the message."""
+    """An empty, missing or unsupported file is named in the message."""
     if not name.startswith("absent"):
         (tmp_path / name).write_text("", "utf-8")
     with pytest.raises(ConfigurationError, match=name):
@@ -130,7 +130,7 @@ def test_squad_answers(tmp_path: Path, answers: str) -> None:
 
 
 def test_answers_that_cannot_be_read(tmp_path: Path) -> None:
-    """An object of answers in an unknown format is refused instead of taken for an answer."""
+    """An object of answers in an unknown format is rejected, not taken for an answer."""
     path = tmp_path / "q.csv"
     path.write_text("question,answers\nWhen?,\"{'text': array(['1901'], dtype=object)}\"\n", "utf-8")
     with pytest.raises(ConfigurationError, match="cannot be read; write them as a JSON list"):

@@ -82,7 +82,7 @@ class Tags(HTMLParser):
 
 
 def assert_harmless(page: str) -> None:
-    """Check that a page runs nothing and loads nothing."""
+    """Check that a page runs and loads nothing."""
     tags = Tags(page)
     assert not tags.open
     assert not tags.tags & {"script", "img", "iframe", "object", "link", "base", "form", "a:"}
@@ -126,7 +126,7 @@ def harmful_hits() -> list[NodeWithScore]:
 
 
 def test_harmful_documents_stay_in_the_terminal(harmful: Report) -> None:
-    """No control character, and nothing that turns the reading direction, reaches the terminal."""
+    """No control character and no change of reading direction reaches the terminal."""
     for text in (str(harmful), str(explain(harmful_hits())), harmful.to_markdown()):
         for character in ("\x1b", "\x07", "\u202e", "\u2066", "\ud800", "\r"):
             assert character not in text
@@ -135,7 +135,7 @@ def test_harmful_documents_stay_in_the_terminal(harmful: Report) -> None:
 
 
 def test_no_formulas_in_csv(harmful: Report, tmp_path: Path) -> None:
-    """No text cell begins as a formula does, and files have one record for each row."""
+    """No text cell starts like a formula, and files have one record per row."""
     harmful.save(tmp_path)
     for name, records in (("summary", harmful.summary()), ("questions", harmful.questions())):
         with (tmp_path / f"{name}.csv").open(encoding="utf-8", newline="") as file:
@@ -147,14 +147,14 @@ def test_no_formulas_in_csv(harmful: Report, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", " =1", "＝1", "\r=1"])
 def test_formula_cells(text: str) -> None:
-    """A text that a spreadsheet would run begins with an apostrophe; numbers stay numbers."""
+    """Text that a spreadsheet would evaluate starts with an apostrophe; numbers stay numbers."""
     assert str(for_cell(text)).startswith("'")
     assert for_cell(-1.5) == -1.5
     assert for_cell("a=1") == "a=1"
 
 
 def test_summary_is_the_mean_of_the_rows() -> None:
-    """A figure of the summary is the mean over the questions that have one."""
+    """A summary figure is the mean over the questions that have one."""
     asked = [*questions(7), Question("7", "7")]
     report = compare(ByNumber(), {"next": following()}, asked)
     for record in report.summary():
@@ -178,8 +178,8 @@ def test_page_of_a_comparison() -> None:
     assert report._repr_html_().startswith('<iframe sandbox=""')
 
 
-def test_map_tells_roles_and_reasons(tmp_path: Path) -> None:
-    """The map shows hits and neighbors of each document, with letters, and why expansion ended."""
+def test_map_shows_roles_and_reasons(tmp_path: Path) -> None:
+    """The map shows each document's hits and neighbors, with letters, and why expansion ended."""
     nodes = linked_document(6, offsets=True)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", output="passages")
     context = explain(augmenter.postprocess_nodes(hits(nodes, [0])), "mine")
@@ -213,14 +213,14 @@ def test_map_of_merged_parents() -> None:
 
 
 def test_map_of_nothing_and_of_unknown_places() -> None:
-    """An empty context, and nodes without document or offsets, have a map."""
+    """An empty context, and nodes without a document or offsets, have a map."""
     assert "Nothing went to the model" in explain([]).to_html()
     page = explain([NodeWithScore(node=TextNode(text="alone"))]).to_html()
     assert "no document" in page
 
 
 def test_choose_refuses_what_was_not_run() -> None:
-    """An unknown metric or budget is named with those that there are."""
+    """An unknown metric or budget is an error that lists the known ones."""
     report = compare(ByNumber(), {"next": following()}, questions(2))
     with pytest.raises(ConfigurationError, match=r"\['recall'\] were not measured.*evidence_recall"):
         report.choose(["recall"])
@@ -229,7 +229,7 @@ def test_choose_refuses_what_was_not_run() -> None:
 
 
 def test_each_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables, page and best system share one choice for each budget, until `choose` gives other rules."""
+    """Tables, page and best system share one choice per budget, until `choose` sets other rules."""
     report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60, 90])
     made: list[bool] = []
 
@@ -247,7 +247,7 @@ def test_each_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_to_measure_by() -> None:
-    """Questions that expect nothing give a report of costs, which says that there is no choice."""
+    """Questions that expect nothing give a report of costs, which states that there is no choice."""
     report = compare(ByNumber(), {"next": following()}, [Question("1", "1")])
     assert "No choice: " in str(report)
     assert BASELINE in str(report)
@@ -257,7 +257,7 @@ def test_nothing_to_measure_by() -> None:
 def test_saving_without_pyarrow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without pyarrow everything else is written, and a line names each file that is left out."""
+    """Without pyarrow everything else is written, and a line names each omitted file."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     page = compare(ByNumber(), {"next": following()}, questions(2)).save(tmp_path)
     assert "<h1>Comparison of augmenters</h1>" in page.read_text("utf-8")
@@ -269,7 +269,7 @@ def test_saving_without_pyarrow(
 
 
 def test_important_columns_come_first() -> None:
-    """The metrics of the choice, tokens and seconds come first, and settings are outside of the table."""
+    """The metrics of the choice, tokens and seconds come first; settings are outside of the table."""
     report = compare(ByNumber(), {"next": following()}, questions(), budgets=[60])
     report.choose(["evidence_whole"])
     for section in report.sections():
