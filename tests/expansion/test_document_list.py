@@ -1,4 +1,4 @@
-"""The document's list of nodes as a hint: wrong, partial and stale lists cost reads, never an answer."""
+"""The document's list of nodes is a hint: a wrong, partial or stale list costs reads, never an answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def set_list(store: ObservedDocstore, ids: list[str]) -> None:
 
 @st.composite
 def lists(draw: st.DrawFn, links: Literal["both", "previous", "next"]) -> tuple:
-    """A chain in a store, a list of its nodes that is bent, and whether it still names all of them."""
+    """A stored chain, a distorted list of its nodes, and whether the list still names all of them."""
     chain = linked_document(draw(st.integers(2, 14)), links=links, offsets=draw(st.booleans()))
     store = ObservedDocstore(docstore_of(chain, linked_document(3, source_id="other")))
     order = draw(st.permutations(ids(chain))) if draw(st.booleans()) else ids(chain)
@@ -49,7 +49,7 @@ def lists(draw: st.DrawFn, links: Literal["both", "previous", "next"]) -> tuple:
 @settings(deadline=None)
 @given(st.data())
 def test_linked_nodes_are_right_whatever_the_list_says(data: st.DataObject) -> None:
-    """With links the neighbors are those that the links name; a bent list costs two rounds more at most."""
+    """With links, neighbors are those that the links name; a wrong list costs at most two more rounds."""
     chain, store, _ = data.draw(lists("both"))
     place, hops = data.draw(st.integers(0, len(chain) - 1)), data.draw(st.integers(3, 6))
     nodes = PrevNextNodePostprocessor(docstore=store, num_nodes=hops, mode="both").postprocess_nodes(
@@ -63,7 +63,7 @@ def test_linked_nodes_are_right_whatever_the_list_says(data: st.DataObject) -> N
 @settings(deadline=None)
 @given(st.data(), st.sampled_from(["previous", "next"]))
 def test_nodes_linked_in_one_direction_are_never_wrong(data: st.DataObject, links: str) -> None:
-    """Against the links a list that names all nodes is enough; a partial one ends the expansion."""
+    """Against the direction of the links, a complete list is enough; a partial one ends the expansion."""
     chain, store, complete = data.draw(lists(links))
     place, hops = data.draw(st.integers(0, len(chain) - 1)), data.draw(st.integers(1, 6))
     nodes = PrevNextNodePostprocessor(docstore=store, num_nodes=hops, mode="both").postprocess_nodes(
@@ -78,7 +78,7 @@ def test_nodes_linked_in_one_direction_are_never_wrong(data: st.DataObject, link
 
 
 def test_a_node_that_the_list_names_twice_does_not_speak_for_the_others() -> None:
-    """A hit without links that the list repeats at its end is not the document's end."""
+    """A hit without links that the list repeats at its end is not taken for the document's end."""
     chain = linked_document(2, links="previous")
     store = ObservedDocstore(docstore_of(chain))
     set_list(store, [chain[1].node_id, chain[0].node_id, chain[0].node_id])
@@ -88,7 +88,7 @@ def test_a_node_that_the_list_names_twice_does_not_speak_for_the_others() -> Non
 @settings(deadline=None)
 @given(st.permutations(range(9)), st.integers(0, 8), st.integers(1, 5))
 def test_offsets_correct_a_list_out_of_order(order: list[int], place: int, hops: int) -> None:
-    """Nodes without links, added in any order, follow one another by their offsets."""
+    """Nodes without links, added in any order, follow one another by offset."""
     chain = linked_document(9, links="none", offsets=True)
     store = ObservedDocstore(docstore_of(*([chain[number]] for number in order)))
     nodes = PrevNextNodePostprocessor(docstore=store, num_nodes=hops, mode="both").postprocess_nodes(
@@ -100,7 +100,7 @@ def test_offsets_correct_a_list_out_of_order(order: list[int], place: int, hops:
 @settings(deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 6))
 def test_levels_of_a_hierarchy_in_one_list(shuffle: random.Random, hops: int) -> None:
-    """Of a list that holds all levels in any order a leaf gets the leaves around it, over parents' edges."""
+    """If a list holds all levels in any order, a leaf gets the leaves around it, across parents' edges."""
     nodes = list(HIERARCHY)
     by_id = {node.node_id: node for node in nodes}
     leaves = ids(get_leaf_nodes(nodes))
@@ -121,7 +121,7 @@ def test_levels_of_a_hierarchy_in_one_list(shuffle: random.Random, hops: int) ->
 
 @pytest.mark.parametrize("hops", [3, 9, 25])
 def test_a_right_list_takes_two_rounds(hops: int) -> None:
-    """From three hops on the list, with the first neighbors, and then all others: two rounds."""
+    """From three hops on, the list is read with the first neighbors, then all others: two rounds."""
     chain = linked_document(60)
     store = ObservedDocstore(docstore_of(chain))
     PrevNextNodePostprocessor(docstore=store, num_nodes=hops, mode="both").postprocess_nodes(
@@ -133,7 +133,7 @@ def test_a_right_list_takes_two_rounds(hops: int) -> None:
 
 
 def test_a_hit_that_lost_all_its_links_takes_three_rounds() -> None:
-    """A hit without relationships needs its stored copy first, and the list saves the hops all the same."""
+    """A hit without relationships needs its stored copy first; the list still saves the hops."""
     chain = linked_document(60)
     store = ObservedDocstore(docstore_of(chain))
     bare = [NodeWithScore(node=TextNode(id_=chain[30].node_id, text=chain[30].text))]
@@ -143,7 +143,7 @@ def test_a_hit_that_lost_all_its_links_takes_three_rounds() -> None:
 
 
 def test_a_document_ingested_again_in_part() -> None:
-    """After nodes were deleted and added again, at the end of the list, order and reads are right."""
+    """After nodes were deleted and added again at the end of the list, order and reads are correct."""
     chain = linked_document(20)
     inner = docstore_of(chain)
     for place in (4, 9, 5):

@@ -1,4 +1,4 @@
-"""Expansion that a policy bounds: a last node, walks that are shortened, reading further ahead."""
+"""Expansion limited by a policy: last nodes, shortened walks, reading ahead."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXTS = ["a", "b", "STOP", "d", "hit", "f", "END", "h"]
 
 
 class UpToCapitals(ContextAugmenter):
-    """Grows before words in capitals, or with END up to and with it; shortens each walk by `less`."""
+    """Expands up to STOP, which is excluded, or END, which is included; shortens each walk by `less`."""
 
     less: int = 0
 
@@ -51,7 +51,7 @@ def _limit(node: BaseNode) -> StopReason | StopAfter | None:
 
 
 def test_a_limit_ends_before_a_node_or_after_it(postprocess: Postprocess) -> None:
-    """A reason leaves the node out, `StopAfter` takes it and nothing behind it; both are reported."""
+    """A reason excludes the node, `StopAfter` includes it and nothing after it; both are reported."""
     nodes = linked_document(TEXTS)
     result = postprocess(UpToCapitals(docstore=docstore_of(nodes)), hits(nodes, [4]))
     assert [hit.node.text for hit in result] == ["d", "hit", "f", "END"]
@@ -60,7 +60,7 @@ def test_a_limit_ends_before_a_node_or_after_it(postprocess: Postprocess) -> Non
 
 
 def test_a_limit_is_asked_of_hits_on_the_way(postprocess: Postprocess) -> None:
-    """A hit that the limit refuses ends the walk of another; a filter has no say over hits."""
+    """A hit that the limit rejects ends another hit's walk; filters do not apply to hits."""
     nodes = linked_document(TEXTS)
     augmenter = UpToCapitals(docstore=docstore_of(nodes), neighbor_filters=lambda node: node.text != "f")
     result = postprocess(augmenter, hits(nodes, [4, 5, 2]))
@@ -71,14 +71,14 @@ def test_a_limit_is_asked_of_hits_on_the_way(postprocess: Postprocess) -> None:
 
 
 def test_a_policy_shortens_walks_before_they_are_taken(postprocess: Postprocess) -> None:
-    """What is cut off a walk is not in the output."""
+    """Nodes cut off a walk are not in the output."""
     nodes = linked_document(TEXTS)
     result = postprocess(UpToCapitals(docstore=docstore_of(nodes), less=1), hits(nodes, [4]))
     assert [hit.node.text for hit in result] == ["hit", "f"]
 
 
 def test_a_long_walk_reads_ahead_again(postprocess: Postprocess) -> None:
-    """A walk that goes beyond what was read ahead goes on in batches."""
+    """A walk beyond what was read ahead continues in batches."""
     nodes = linked_document(["x"] * 40)
     store = ObservedDocstore(docstore_of(nodes))
     assert len(postprocess(UpToCapitals(docstore=store), hits(nodes, [0]))) == 40
@@ -87,7 +87,7 @@ def test_a_long_walk_reads_ahead_again(postprocess: Postprocess) -> None:
 
 
 def test_a_ring_is_walked_once(postprocess: Postprocess) -> None:
-    """Expansion ends where a link leads back to what was taken, and says so, with a limit or without one."""
+    """Expansion ends at a link back to a node already taken, and reports it, with or without a limit."""
     nodes = linked_document(["a", "b", "c", "d"])
     nodes[3].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     nodes[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[3].node_id)
@@ -110,7 +110,7 @@ def test_a_walk_into_its_own_tail_ends(postprocess: Postprocess) -> None:
 
 
 def test_what_was_found_backward_only_is_joined(postprocess: Postprocess) -> None:
-    """Ids of the node before, in metadata, put the chunks in order, though none names the node behind it."""
+    """Metadata ids of the previous node order the chunks, though none names the next node."""
     nodes = [TextNode(id_=id_, text=id_, metadata={"prev_id": before}) for id_, before in ("cb", "ba", "ad")]
     nodes.append(TextNode(id_="d", text="d"))
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=2, mode="previous")
@@ -121,7 +121,7 @@ def test_what_was_found_backward_only_is_joined(postprocess: Postprocess) -> Non
 
 @pytest.mark.parametrize("stated", ["link", "back link", "metadata"])
 def test_hits_of_two_documents_do_not_touch(postprocess: Postprocess, stated: str) -> None:
-    """A link out of its document, whichever end states it, joins no hits and orders none."""
+    """A link out of its document, stated at either end, joins and orders no hits."""
     first, second = linked_document(["a", "b"], source_id="one"), linked_document(["c", "d"], source_id="two")
     if stated == "link":
         first[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=second[0].node_id)
@@ -138,7 +138,7 @@ def test_hits_of_two_documents_do_not_touch(postprocess: Postprocess, stated: st
 def test_growth_goes_on_through_a_hit_that_lost_its_relationships(
     postprocess: Postprocess, order: tuple[int, int]
 ) -> None:
-    """The store's copy shows that such a hit is of the same document, whichever hit comes first."""
+    """The stored copy shows that such a hit is of the same document, whichever hit comes first."""
     nodes = linked_document(8)
     found = {
         1: NodeWithScore(node=nodes[1], score=0.9),

@@ -50,7 +50,7 @@ def neither(*filters: Any) -> MetadataFilters:
     ],
 )
 def test_conditions_and_nesting(filters: MetadataFilters, passing: set[tuple[str, int]]) -> None:
-    """AND, OR and NOT mean what they say at every depth."""
+    """AND, OR and NOT work at every depth."""
     passes = node_filter(filters)
     assert passes is not None
     all_ = [(tenant, year) for tenant in "ab" for year in (2000, 2002)]
@@ -80,7 +80,7 @@ def test_conditions_and_nesting(filters: MetadataFilters, passing: set[tuple[str
     ],
 )
 def test_operators(operator: str, value: Any, passing: list[Any], refused: list[Any]) -> None:
-    """Each operator decides the same with every llama-index-core; None is a missing key."""
+    """Each operator gives the same result with every llama-index-core; None counts as a missing key."""
     if operator not in list(FilterOperator):
         return
     passes = node_filter(both(MetadataFilter(key="key", value=value, operator=operator)))
@@ -94,7 +94,7 @@ def test_operators(operator: str, value: Any, passing: list[Any], refused: list[
     ("operator", "value", "found"), [("text_match", "a", ["a"]), (">", "5", 5), ("any", ["a"], 5)]
 )
 def test_what_cannot_be_compared(operator: str, value: Any, found: Any) -> None:
-    """Metadata of a type that the operator cannot compare raises an error that names key, node and value."""
+    """Metadata of a type that the operator cannot compare is an error that names key, node and value."""
     passes = node_filter(both(MetadataFilter(key="key", value=value, operator=operator)))
     assert passes is not None
     with pytest.raises(ConfigurationError, match=rf"'key' of node 'n1', which is {re.escape(repr(found))}"):

@@ -1,4 +1,4 @@
-"""In random corpora neighbors are the true ones, and found wherever something shows them."""
+"""In random corpora neighbors are correct, and found wherever something shows them."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def log_messages() -> Iterator[list[str]]:
 
 
 def named(key: Any, files: Sequence[File]) -> Any:
-    """The document_key with the key under which the files of pages name their owner."""
+    """Return the document_key, with the key under which a file's pages name their owner."""
     owner = next((file.owner for file in files if len(file.stored) and file.owner != "tenant"), "tenant")
     return (owner, "file_name") if isinstance(key, tuple) else key
 
 
 def may_be_mixed(files: Sequence[File], key: Any) -> bool:
-    """True if files of two tenants are one by this key, and nothing says that their tenants own them."""
+    """Return True if this key joins files of two tenants and nothing names their owners."""
     pages = [file for file in files if "file_name" in file.stored[0].metadata]
     return key == "file_name" and len(pages) > 1 and pages[0].owner == "mandant"
 
 
 def as_retrieved(draw: Callable[..., Any], node: BaseNode) -> NodeWithScore:
-    """A hit, from a vector store that keeps relationships or from one that keeps none but the source."""
+    """Return a hit from a vector store that keeps all relationships, or only the source."""
     if draw(st.booleans()):
         kept = {key: value for key, value in node.relationships.items() if key.name == "SOURCE"}
         node = node.model_copy(update={"relationships": kept})
@@ -74,7 +74,7 @@ def as_retrieved(draw: Callable[..., Any], node: BaseNode) -> NodeWithScore:
 
 
 def called(augmenter: BaseNodePostprocessor, found: list[NodeWithScore]) -> tuple[list[list[str]], list[str]]:
-    """The ids of the stored nodes in each node of the output, equal sync and async, and the log messages."""
+    """Return the stored ids in each node of the output, equal sync and async, and the log messages."""
     with log_messages() as messages:
         result = run_sync(augmenter, found)
     with log_messages() as again:
@@ -85,7 +85,7 @@ def called(augmenter: BaseNodePostprocessor, found: list[NodeWithScore]) -> tupl
 
 
 def runs(order: Sequence[str], found: Collection[str]) -> list[list[str]]:
-    """The found nodes of a document in the runs in which they follow one another."""
+    """Return the found nodes of a document in the runs in which they follow one another."""
     parts: list[list[str]] = [[]]
     for id_ in order:
         if id_ in found:
@@ -96,7 +96,7 @@ def runs(order: Sequence[str], found: Collection[str]) -> list[list[str]]:
 
 
 def linked(files: Sequence[File], key: Any) -> list[BaseNode]:
-    """The nodes of the files, linked where they show their order and nothing is doubtful."""
+    """Return the nodes of the files, linked where they show their order without doubt."""
     shown = [node for file in files if file.is_shown for node in file.stored]
     linker = NeighborLinker(document_key=key)
     doubtful = any(problem.kind == "differing_page" for problem in linker.check(shown).problems)
@@ -129,9 +129,7 @@ def check(data: st.DataObject, store: BaseDocumentStore) -> None:
         (order,) = (order for order in orders if group[0] in order)
         assert set(group) <= set(order)
         places = [order.index(id_) for id_ in group]
-        by_rank = (
-            kind == "passages" and not home[order[0]].is_shown
-        )  # runs between which nothing gives the order
+        by_rank = kind == "passages" and not home[order[0]].is_shown  # runs without evidence of their order
         assert guessed or by_rank or places == sorted(places)
     if kind in ("prev_next", "passages"):
         for order in orders:
@@ -178,7 +176,7 @@ def test_in_memory(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_on_redis(make_redis_docstore: Callable[[], BaseDocumentStore], data: st.DataObject) -> None:
-    """Redis, whose list of documents is in no order."""
+    """Redis, which lists documents in no order."""
     check(data, make_redis_docstore())
 
 
@@ -209,7 +207,7 @@ def test_linked_at_ingestion(files: list[File], key: Any, across: bool) -> None:
 
 @given(corpora())
 def test_ingestion_and_query_time_agree(files: list[File]) -> None:
-    """Where the nodes show their order, NeighborLinker links what the postprocessor finds without it."""
+    """If the nodes show their order, NeighborLinker links what the postprocessor finds without it."""
     for file in files:
         if not file.is_shown or len(file.pages) > 1:
             continue
