@@ -1,4 +1,4 @@
-"""PREVIOUS and NEXT set where they are missing or wrong."""
+"""Set PREVIOUS and NEXT where they are missing or wrong."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXT = "\n\n".join(
 
 
 def links(nodes: Sequence[BaseNode]) -> dict[str, tuple[str | None, str | None]]:
-    """The ids that PREVIOUS and NEXT of each node name."""
+    """Return the ids that PREVIOUS and NEXT of each node name."""
     return {
         node.node_id: (
             node.relationships[PREVIOUS].node_id if PREVIOUS in node.relationships else None,
@@ -51,13 +51,13 @@ def links(nodes: Sequence[BaseNode]) -> dict[str, tuple[str | None, str | None]]
 
 
 def chain(*ids: str) -> dict[str, tuple[str | None, str | None]]:
-    """The links of nodes that follow one another."""
+    """Return the links of nodes that follow one another."""
     padded = [None, *ids, None]
     return {id_: (padded[n], padded[n + 2]) for n, id_ in enumerate(ids)}
 
 
 def bare(nodes: Sequence[BaseNode]) -> list[BaseNode]:
-    """Copies of nodes without PREVIOUS and NEXT."""
+    """Return copies of nodes without PREVIOUS and NEXT."""
     copies = [copy.deepcopy(node) for node in nodes]
     for node in copies:
         node.relationships.pop(PREVIOUS, None)
@@ -66,7 +66,7 @@ def bare(nodes: Sequence[BaseNode]) -> list[BaseNode]:
 
 
 def named(*ids: str, source: str | None = "doc", **metadata: Sequence[object]) -> list[TextNode]:
-    """Nodes of one source without links; each keyword gives the values of one metadata key."""
+    """Return unlinked nodes of one source; each keyword gives the values of one metadata key."""
     nodes = [
         TextNode(id_=id_, text=f"text {id_}", metadata={key: values[n] for key, values in metadata.items()})
         for n, id_ in enumerate(ids)
@@ -78,17 +78,17 @@ def named(*ids: str, source: str | None = "doc", **metadata: Sequence[object]) -
 
 
 def link(node: BaseNode, relationship: NodeRelationship, id_: str) -> None:
-    """Make a node state a link."""
+    """Set a link on a node."""
     node.relationships[relationship] = RelatedNodeInfo(node_id=id_)
 
 
 def kinds(linker: NeighborLinker, nodes: Sequence[BaseNode]) -> list[str]:
-    """The kinds of problems that a linker reports."""
+    """Return the kinds of problems that a linker reports."""
     return [problem.kind for problem in linker.check(nodes).problems]
 
 
 def test_parsed_from_parsed() -> None:
-    """Chunks that were split from parts of a document get the NEXT that no parser gave them."""
+    """Chunks split from parts of a document get the NEXT that no parser set."""
     parts = MarkdownNodeParser().get_nodes_from_documents([Document(text=TEXT, id_="doc")])
     chunks = SentenceSplitter(chunk_size=60, chunk_overlap=0)(parts)
     assert not any(NEXT in node.relationships for node in chunks)
@@ -97,7 +97,7 @@ def test_parsed_from_parsed() -> None:
 
 @pytest.mark.parametrize("only_leaves", [False, True])
 def test_hierarchy(only_leaves: bool) -> None:
-    """Each level of a hierarchy becomes one chain for each document, across the edges of parents."""
+    """Each level of a hierarchy becomes one chain per document, across the edges of parents."""
     documents = [Document(text=TEXT, id_="one"), Document(text=TEXT[:900], id_="two")]
     nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)(documents)
     leaves = get_leaf_nodes(nodes)
@@ -108,7 +108,7 @@ def test_hierarchy(only_leaves: bool) -> None:
 
 
 def test_parents_kept_apart() -> None:
-    """With across_parents=False the children of a parent stay a chain of their own."""
+    """With across_parents=False the children of each parent are a chain of their own."""
     nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
     linked = links(NeighborLinker(across_parents=False)(nodes))
     parents = [node for node in nodes if node.child_nodes]
@@ -126,15 +126,15 @@ def test_hierarchy_shuffled() -> None:
     assert links(NeighborLinker()(nodes)) == expected
 
 
-def test_offsets_tell_the_order() -> None:
-    """Character offsets that agree with the texts order the chunks of a source that came shuffled."""
+def test_offsets_give_the_order() -> None:
+    """Character offsets that agree with the texts order the shuffled chunks of a source."""
     nodes = bare(SentenceSplitter(chunk_size=60, chunk_overlap=20)([Document(text=TEXT)]))
     expected = chain(*(node.node_id for node in nodes))
     random.Random(1).shuffle(nodes)
     assert links(NeighborLinker()(nodes)) == expected
 
 
-def test_wrong_offsets_tell_nothing() -> None:
+def test_wrong_offsets_order_nothing() -> None:
     """Offsets that count from different parts of a document do not order its chunks."""
     nodes = named("a", "b", "c")
     for node, start in zip(nodes, (3, 0, 5), strict=True):
@@ -143,7 +143,7 @@ def test_wrong_offsets_tell_nothing() -> None:
 
 
 def test_one_sided() -> None:
-    """A link that only one of two nodes states is completed on the other."""
+    """A link stated by only one of two nodes is completed on the other."""
     for which in ("previous", "next"):
         nodes = linked_document(4, links=which)
         ids = [node.node_id for node in nodes]
@@ -152,7 +152,7 @@ def test_one_sided() -> None:
 
 
 def test_metadata_ids() -> None:
-    """Ids in metadata link nodes, even where their source is unknown."""
+    """Ids in metadata link nodes, even if their source is unknown."""
     nodes = named("x", "a", "m", source=None, prev_id=["m", None, "a"], next_id=[None, "m", "x"])
     assert links(NeighborLinker()(nodes)) == chain("a", "m", "x")
     own_keys = NeighborLinker(previous_id_key="before", next_id_key="after")
@@ -161,13 +161,13 @@ def test_metadata_ids() -> None:
 
 @pytest.mark.parametrize("key", ["chunk_id", "split_id", "page_label"])
 def test_chunk_numbers(key: str) -> None:
-    """A chunk number orders the chunks of a source, as a number and not as text."""
+    """A chunk number orders the chunks of a source, numerically and not as text."""
     nodes = named("a", "b", "c", **{key: ["10", "9", "11"]})
     assert links(NeighborLinker()(nodes)) == chain("b", "a", "c")
 
 
 def test_the_first_key_that_numbers_all_counts() -> None:
-    """A chunk id goes before a split id and that before a page, where it numbers every chunk."""
+    """A chunk id takes precedence over a split id, and that over a page, if it numbers every chunk."""
     numbers = {"page_label": [1, 2], "split_id": [2, 1], "chunk_id": [0, 1]}
     assert links(NeighborLinker()(named("a", "b", **numbers))) == chain("a", "b")
     assert links(NeighborLinker()(named("a", "b", **{**numbers, "chunk_id": [0, None]}))) == chain("b", "a")
@@ -176,14 +176,14 @@ def test_the_first_key_that_numbers_all_counts() -> None:
 
 
 def test_missing_number() -> None:
-    """A number that is missing is a hole: it is reported, and not linked over."""
+    """A missing number is a hole: it is reported, and not linked over."""
     nodes = named("a", "b", "c", chunk_id=[1, 2, 4])
     assert links(NeighborLinker()(nodes)) == {**chain("a", "b"), **chain("c")}
     assert NeighborLinker().check(nodes).problems == (("hole", "b", "c"),)
 
 
 def test_missing_child() -> None:
-    """A child that the parent lists and that was not handed in is a hole."""
+    """A child that the parent lists but the input lacks is a hole."""
     nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
     parent = next(node for node in nodes if len(node.child_nodes or ()) > 3)
     gone = (parent.child_nodes or [])[1].node_id
@@ -195,7 +195,7 @@ def test_missing_child() -> None:
 
 
 def children_of(parent_id: str, *ids: str) -> list[TextNode]:
-    """A parent that lists these children, and the children."""
+    """Return a parent that lists these children, and the children."""
     parent, *children = named(parent_id, *ids)
     parent.relationships[NodeRelationship.CHILD] = [RelatedNodeInfo(node_id=id_) for id_ in ids]
     for child in children:
@@ -205,7 +205,7 @@ def children_of(parent_id: str, *ids: str) -> list[TextNode]:
 
 @pytest.mark.parametrize("gone", ["b", "c"])
 def test_missing_child_at_the_edge_of_a_parent(gone: str) -> None:
-    """Without the last child of a parent, or the first of the next, nothing links one to the other."""
+    """Without a parent's last child, or the next one's first, nothing links the two parents' children."""
     nodes = [*children_of("P", "a", "b"), *children_of("Q", "c", "d")]
     linker = NeighborLinker()
     assert links(linker(nodes)) == {**chain("P", "Q"), **chain("a", "b", "c", "d")}
@@ -215,7 +215,7 @@ def test_missing_child_at_the_edge_of_a_parent(gone: str) -> None:
 
 
 def test_children_of_parents_that_do_not_follow_each_other() -> None:
-    """Where a parent is missing between two, no child of one follows a child of the other."""
+    """If a parent is missing between two, no child of one follows a child of the other."""
     nodes = [*children_of("P", "a", "b"), *children_of("Q", "c", "d")]
     nodes[0].metadata["chunk_id"], nodes[3].metadata["chunk_id"] = 1, 3
     assert links(NeighborLinker()(nodes)) == {
@@ -224,14 +224,14 @@ def test_children_of_parents_that_do_not_follow_each_other() -> None:
 
 
 def test_a_list_of_children_that_repeats_one_is_not_used() -> None:
-    """Children keep their order where their parent's list names one of them twice."""
+    """Children keep their order if their parent's list names one of them twice."""
     nodes = children_of("P", "a", "b")
     nodes[0].relationships[NodeRelationship.CHILD] += [RelatedNodeInfo(node_id="a")]
     assert links(NeighborLinker()(nodes)) == {**chain("P"), **chain("a", "b")}
 
 
 def test_chunks_of_different_levels_are_not_linked() -> None:
-    """A chunk of the document does not follow a child of a chunk, whether their parents are there or not."""
+    """A chunk of the document does not follow a child of a chunk, with or without their parents."""
     nodes = named("a", "b", "c", "d")
     for node in nodes[2:]:
         node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="P")
@@ -242,8 +242,8 @@ def test_chunks_of_different_levels_are_not_linked() -> None:
     assert {id_: linked[id_] for id_ in apart} == apart
 
 
-def test_offsets_of_edited_chunks_tell_no_order() -> None:
-    """Offsets that are not as far apart as the texts are long order nothing."""
+def test_offsets_of_edited_chunks_give_no_order() -> None:
+    """Offsets that do not match the lengths of the texts order nothing."""
     nodes = named("a", "b")
     for node, start in zip(nodes, (10, 0), strict=True):
         node.start_char_idx, node.end_char_idx = start, start + 2
@@ -253,8 +253,8 @@ def test_offsets_of_edited_chunks_tell_no_order() -> None:
     assert links(NeighborLinker()(nodes)) == chain("b", "a")
 
 
-def test_equal_offsets_tell_no_order() -> None:
-    """Chunks that begin at the same character are not held against a link between them."""
+def test_equal_offsets_give_no_order() -> None:
+    """Chunks with equal start offsets do not contradict a link between them."""
     nodes = named("a", "b")
     for node, text in zip(nodes, ("text", "text and more"), strict=True):
         node.set_content(text)
@@ -269,32 +269,32 @@ def test_equal_offsets_tell_no_order() -> None:
     "numbers", [[True, False], [2.5, 1.5], ["2a", "1a"], [None, 1], [[2], [1]], [10**400, "x"]]
 )
 def test_what_is_no_whole_number_numbers_nothing(numbers: list[object]) -> None:
-    """Chunks keep their order where their numbers are not numbers."""
+    """Chunks keep their order if their numbers are not numeric."""
     assert links(NeighborLinker()(named("a", "b", chunk_id=numbers))) == chain("a", "b")
 
 
 @pytest.mark.parametrize("numbers", [[2.0, 1.0], [" 2 ", "1"], ["١٠", "٩"], [1, 0]])
 def test_whole_numbers_of_other_kinds(numbers: list[object]) -> None:
-    """Whole numbers as floats and as text, with white space or in other digits, order chunks."""
+    """Whole numbers as floats or text, with white space or in other digits, order chunks."""
     assert links(NeighborLinker()(named("a", "b", chunk_id=numbers))) == chain("b", "a")
 
 
 def test_repeated_number() -> None:
-    """A chunk number that occurs twice is reported and not used."""
+    """A repeated chunk number is reported and not used."""
     nodes = named("a", "b", "c", chunk_id=[1, 1, 0])
     assert links(NeighborLinker()(nodes)) == chain("a", "b", "c")
     assert kinds(NeighborLinker(), nodes) == ["repeated_number"]
 
 
 def test_several_chunks_of_a_page() -> None:
-    """Chunks of one page share its label, and keep the order in which they came."""
+    """Chunks of one page share its label, and keep their order in the input."""
     nodes = named("a", "b", "c", page_label=["2", "2", "2"])
     assert links(NeighborLinker()(nodes)) == chain("a", "b", "c")
     assert kinds(NeighborLinker(), nodes) == []
 
 
 def test_pages_of_a_file() -> None:
-    """With document_key the pages of a file are one document in the order of their labels."""
+    """With document_key the pages of a file are one document, ordered by their labels."""
     pages = {"10": ("j", "k"), "9": ("h", "i"), "2": ("b",), "1": ("a",)}
     nodes: list[TextNode] = []
     for label, ids in pages.items():
@@ -308,7 +308,7 @@ def test_pages_of_a_file() -> None:
 
 
 def pages_of(labels: Sequence[str], **metadata: str) -> list[TextNode]:
-    """Two chunks of each page of a file."""
+    """Return two chunks for each page of a file."""
     return [
         node
         for label in labels
@@ -335,7 +335,7 @@ def pages_of(labels: Sequence[str], **metadata: str) -> list[TextNode]:
 def test_batches_that_begin_or_end_inside_a_file(
     caplog: pytest.LogCaptureFixture, labels: list[str], total: str | None, cut: int
 ) -> None:
-    """Pages that begin after the first or end before the total give one warning, for windows too."""
+    """Pages that start after the first or end before the total give one warning, for windows too."""
     nodes = pages_of(labels, **({} if total is None else {"total_pages": total}))
     linker = NeighborLinker(document_key="file")
     assert kinds(linker, nodes) == ["cut_file"] * cut
@@ -376,7 +376,7 @@ def test_link_to_itself() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0)])
 def test_contradiction(order: tuple[int, ...]) -> None:
-    """A link that both nodes state counts before a rival that one states, which is reported."""
+    """A link that both nodes state wins over a rival stated by one, which is reported."""
     nodes = [*linked_document(3), *named("d")]
     link(nodes[3], PREVIOUS, nodes[0].node_id)
     first, second, third = (node.node_id for node in nodes[:3])
@@ -388,7 +388,7 @@ def test_contradiction(order: tuple[int, ...]) -> None:
 
 
 def test_order_decides_between_rivals() -> None:
-    """Of two links that exclude each other, the one that the order of the chunks confirms holds."""
+    """Of two conflicting links, the one that the order of the chunks confirms is kept."""
     nodes = named("a", "c", "b")
     link(nodes[0], NEXT, "b")
     link(nodes[1], NEXT, "b")
@@ -397,7 +397,7 @@ def test_order_decides_between_rivals() -> None:
 
 
 def test_what_is_settled_settles_more() -> None:
-    """Of two rivals one holds as soon as anything less well founded gives the other its place."""
+    """Of two rivals, one is kept as soon as weaker evidence places the other."""
     nodes = named("a", "c", "b", "d", source=None)
     link(nodes[0], NEXT, "b")
     link(nodes[1], NEXT, "b")
@@ -407,7 +407,7 @@ def test_what_is_settled_settles_more() -> None:
 
 
 def test_of_a_repeated_node_the_first_counts() -> None:
-    """Where an id is handed in twice, all of its nodes get the links that the first of them states."""
+    """If an id is in the input twice, all of its nodes get the links of the first."""
     nodes = [*named("a", source=None), *named("a", "b", source=None)]
     link(nodes[0], NEXT, "b")
     out = NeighborLinker()(nodes)
@@ -416,7 +416,7 @@ def test_of_a_repeated_node_the_first_counts() -> None:
 
 
 def test_doubt_is_kept() -> None:
-    """Adjacency that exclude each other stay as they are where nothing decides, and are reported."""
+    """Conflicting links stay as they are if nothing decides between them, and are reported."""
     nodes = named("a", "b", "c", source=None)
     link(nodes[0], NEXT, "c")
     link(nodes[1], NEXT, "c")
@@ -426,7 +426,7 @@ def test_doubt_is_kept() -> None:
 
 
 def test_ring() -> None:
-    """Adjacency that make a ring are opened where they lead backward."""
+    """A ring of links is opened where it leads backward."""
     nodes = linked_document(3)
     link(nodes[2], NEXT, nodes[0].node_id)
     link(nodes[0], PREVIOUS, nodes[2].node_id)
@@ -435,7 +435,7 @@ def test_ring() -> None:
 
 
 def test_node_that_was_not_handed_in() -> None:
-    """A link to a node that was not handed in is kept, or replaced where documents are complete."""
+    """A link to a node outside the input is kept, or replaced if documents are complete."""
     nodes = named("a", "b")
     link(nodes[0], NEXT, "gone")
     assert links(NeighborLinker()(nodes)) == {"a": (None, "gone"), "b": (None, None)}
@@ -448,7 +448,7 @@ def test_node_that_was_not_handed_in() -> None:
 
 
 def test_link_against_offsets() -> None:
-    """A link that runs against trustworthy character offsets is kept and reported."""
+    """A link that contradicts trustworthy character offsets is kept and reported."""
     nodes = linked_document(3, offsets=True, links="none")
     link(nodes[2], NEXT, nodes[1].node_id)
     link(nodes[1], PREVIOUS, nodes[2].node_id)
@@ -458,7 +458,7 @@ def test_link_against_offsets() -> None:
 
 
 def test_offsets_in_different_parents_are_not_compared() -> None:
-    """A link from one parent's last chunk to another's first is not against their offsets."""
+    """A link from one parent's last chunk to another's first does not contradict their offsets."""
     nodes = named("a", "b", "c", "d")
     for number, node in enumerate(nodes):
         node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="PQ"[number // 2])
@@ -470,14 +470,14 @@ def test_offsets_in_different_parents_are_not_compared() -> None:
 
 
 def test_blank_ids_in_metadata_name_nothing() -> None:
-    """An empty id, as at the ends of a document, is no link and no problem."""
+    """An empty id, as at the ends of a document, is neither a link nor a problem."""
     nodes = named("a", "b", source=None, prev_id=["", "a"], next_id=["b", ""])
     assert links(NeighborLinker()(nodes)) == chain("a", "b")
     assert kinds(NeighborLinker(), nodes) == []
 
 
 def test_metadata_that_links_contradict() -> None:
-    """An id in metadata that the nodes' own links exclude is reported and not used."""
+    """An id in metadata that contradicts the nodes' own links is reported and not used."""
     nodes = [*linked_document(2), *named("c")]
     first = nodes[0].node_id
     nodes[2].metadata["prev_id"] = first
@@ -486,7 +486,7 @@ def test_metadata_that_links_contradict() -> None:
 
 
 def test_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """All problems of a call are one warning, with their kinds and the first; no problem is silent."""
+    """All problems of a call give one warning, with their kinds and the first one; none is silent."""
     nodes = [*named("a", "b", chunk_id=[1, 3]), *named("c", "d", source="other", chunk_id=[2, 2])]
     with caplog.at_level(logging.WARNING):
         NeighborLinker()(nodes)
@@ -501,14 +501,14 @@ def test_one_warning(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_right_links_stay() -> None:
-    """Nodes whose links are right come back as the very objects that were handed in."""
+    """Nodes with correct links are returned as the same objects."""
     nodes = SentenceSplitter(chunk_size=60, chunk_overlap=0)([Document(text=TEXT)])
     assert all(out is node for out, node in zip(NeighborLinker()(nodes), nodes, strict=True))
     assert NeighborLinker().check(nodes) == (0, 0, ())
 
 
 def test_no_metadata_in_links() -> None:
-    """A link that is set holds the neighbor's id and type, and no copy of its metadata."""
+    """A new link holds the neighbor's id and type, without a copy of its metadata."""
     nodes = named("a", "b", window=["long text", "long text"])
     info = NeighborLinker()(nodes)[0].relationships[NEXT]
     assert (info.node_id, info.node_type, info.metadata) == ("b", nodes[1].get_type(), {})
@@ -516,7 +516,7 @@ def test_no_metadata_in_links() -> None:
 
 @st.composite
 def tangles(draw: st.DrawFn) -> list[TextNode]:
-    """Nodes of a few documents, with links, numbers, ids in metadata and offsets that may be all wrong."""
+    """Nodes of a few documents, with links, numbers, metadata ids and offsets that may all be wrong."""
     size = draw(st.integers(0, 7))
     ids = [f"n{number}" for number in draw(st.permutations(range(size)))]
     some_id = st.none() | st.sampled_from([*ids, "gone"])
@@ -558,7 +558,7 @@ def tangles(draw: st.DrawFn) -> list[TextNode]:
     ),
 )
 def test_promises(nodes: list[TextNode], linker: NeighborLinker) -> None:
-    """Whatever comes in: links agree both ways, stay in a document, make no ring, and a second run rests."""
+    """Links agree both ways, stay in a document and make no ring, and a second run changes nothing."""
     before = copy.deepcopy(nodes)
     out = list(linker(nodes))
     assert nodes == before
@@ -584,7 +584,7 @@ def test_promises(nodes: list[TextNode], linker: NeighborLinker) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.data())
 def test_any_loss_is_repaired(count: int, data: st.DataObject) -> None:
-    """A chain that lost any of its links, handed in in order, is whole again."""
+    """A chain that lost any of its links, passed in order, is whole again."""
     nodes = linked_document(count)
     for node in nodes:
         for relationship in (PREVIOUS, NEXT):
@@ -594,7 +594,7 @@ def test_any_loss_is_repaired(count: int, data: st.DataObject) -> None:
 
 
 async def test_in_a_pipeline() -> None:
-    """In an IngestionPipeline, sync and async, the nodes come out linked."""
+    """In an IngestionPipeline, sync and async, the output nodes are linked."""
     pipeline = IngestionPipeline(
         transformations=[
             MarkdownNodeParser(),
@@ -611,14 +611,14 @@ async def test_in_a_pipeline() -> None:
 
 
 async def test_async_call() -> None:
-    """The async call gives what the sync one gives."""
+    """The async call gives the same result as the sync one."""
     nodes = named("a", "b")
     linker = NeighborLinker()
     assert await linker.acall(nodes) == linker(nodes)
 
 
 def test_serialization() -> None:
-    """A linker that was saved comes back equal, and misspelled parameters are refused."""
+    """A saved linker is restored equal, and misspelled parameters are rejected."""
     linker = NeighborLinker(document_key="file_path", number_keys=["n"], across_parents=False)
     assert NeighborLinker.from_json(linker.to_json()) == linker
     assert linker.class_name() == "NeighborLinker"
@@ -627,7 +627,7 @@ def test_serialization() -> None:
 
 
 def test_expansion_after_linking() -> None:
-    """Neighbors that no link named are found by a postprocessor that repairs nothing."""
+    """Neighbors that no link named are found after linking, by a postprocessor that repairs nothing."""
     nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
     linked = [node for node in NeighborLinker()(nodes) if not node.child_nodes]
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(linked), repair_links=False)

@@ -41,7 +41,7 @@ from llama_index_ext_ctxaug import SentenceWindowParser, SentencexSplitter
     ],
 )
 def test_scripts(text: str, sentences: int) -> None:
-    """Sentences end as in their script, and joined they are the text."""
+    """Sentences end by the rules of their script, and joined they are the text."""
     found = SentencexSplitter()(text)
     assert len(found) == sentences
     assert "".join(found) == (text if text.strip() else "")
@@ -50,7 +50,7 @@ def test_scripts(text: str, sentences: int) -> None:
 
 @given(st.text("ab .。\n\r\t３．１;Ω།។“”。!", max_size=40) | st.text(max_size=40))
 def test_sentences_cover_any_text(text: str) -> None:
-    """Joined, the sentences are the text, and none of them is blank."""
+    """Joined sentences are the text, and none of them is blank."""
     found = SentencexSplitter()(text)
     assert "".join(found) == (text if text.strip() else "")
     assert all(sentence.strip() for sentence in found)
@@ -63,7 +63,7 @@ def test_languages() -> None:
 
 
 def test_repeated_sentence() -> None:
-    """A sentence repeated on purpose is two sentences, in two places."""
+    """A sentence repeated on purpose is two sentences at two places."""
     nodes = SentenceWindowParser(window_size=1)([Document(text="好。好。")])
     assert [(node.text, node.start_char_idx) for node in nodes] == [("好。", 0), ("好。", 2)]
     assert [node.metadata["window"] for node in nodes] == ["好。好。"] * 2
@@ -71,7 +71,7 @@ def test_repeated_sentence() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_windows_are_slices(size: int) -> None:
-    """A window is a slice of the document, without spaces added between sentences."""
+    """A window is a slice of the document, without added spaces between sentences."""
     text = "今天天气很好。我们去公园散步。他在家看书！你呢？ Then we left.  It rained.\n\n第二段。"
     nodes = SentenceWindowParser(window_size=size)([Document(text=text)])
     for place, node in enumerate(nodes):
@@ -80,7 +80,7 @@ def test_windows_are_slices(size: int) -> None:
 
 
 def test_any_splitter() -> None:
-    """Any splitting function works, also one that drops white space, which windows keep."""
+    """Any splitting function works, even one that drops white space, which windows keep."""
     text = "one. two.  three."
     parser = SentenceWindowParser(sentence_splitter=str.split, window_size=1)
     nodes = parser([Document(text=text)])
@@ -88,7 +88,7 @@ def test_any_splitter() -> None:
 
 
 def test_links_and_source() -> None:
-    """Sentences have SOURCE, PREVIOUS and NEXT, which hold no copy of the windows."""
+    """Sentences have SOURCE, PREVIOUS and NEXT, without copies of the windows."""
     document = Document(text="今天。明天。后天。", id_="doc", metadata={"file": "f"})
     nodes = SentenceWindowParser()([document])
     assert all(node.ref_doc_id == "doc" and node.metadata["file"] == "f" for node in nodes)
@@ -133,7 +133,7 @@ async def test_async_and_saved() -> None:
 
 
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without sentencex the error at construction names the extra to install."""
+    """Without sentencex, the error at construction names the extra to install."""
     original = builtins.__import__
 
     def without(name: str, *args: object, **kwargs: object) -> object:

@@ -30,7 +30,7 @@ def chain() -> list[NodeParser]:
 
 
 async def test_chunks_of_chained_parsers_get_true_offsets() -> None:
-    """Sync and async, in a pipeline or not, the document has each chunk at its offsets."""
+    """Sync and async, in a pipeline or not, each chunk is at its offsets in the document."""
     document = Document(text=MARKDOWN, id_="doc")
     parser = SourceOffsets(chain())
     nodes = parser([document])
@@ -47,7 +47,7 @@ async def test_chunks_of_chained_parsers_get_true_offsets() -> None:
 
 
 def test_stores_without_documents_profit(postprocess: Postprocess) -> None:
-    """Without the document in the store, each piece of a passage has a true place in it."""
+    """Without the document in the store, each piece of a passage still has a true place."""
     nodes = NeighborLinker()(SourceOffsets(chain())([Document(text=MARKDOWN, id_="doc")]))
     augmenter = PrevNextNodePostprocessor(
         docstore=docstore_of(nodes), num_nodes=2, mode="both", output="passages"
@@ -63,7 +63,7 @@ def test_stores_without_documents_profit(postprocess: Postprocess) -> None:
 
 
 def test_leaves_keep_offsets_in_their_parents() -> None:
-    """Offsets of a hierarchy count in the parent, and are right there or None."""
+    """Offsets in a hierarchy count within the parent, and are correct or None."""
     document = Document(text=topics["class"], id_="doc")
     nodes = SourceOffsets([HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=10)])([document])
     texts = {node.node_id: node.text for node in (*nodes, document)}
@@ -73,7 +73,7 @@ def test_leaves_keep_offsets_in_their_parents() -> None:
 
 
 def test_text_that_is_not_in_the_document_has_no_offsets() -> None:
-    """A chunk that a transformation changed gets no offsets, and nothing that is given is changed."""
+    """A chunk that a transformation changed gets no offsets, and the input is not changed."""
     document = Document(text="One is. Two is. Three is.", id_="doc")
 
     class Masking(SentenceSplitter):
@@ -87,6 +87,6 @@ def test_text_that_is_not_in_the_document_has_no_offsets() -> None:
 
 @pytest.mark.parametrize("parsers", [[], None])
 def test_no_parsers_are_refused(parsers: list[NodeParser] | None) -> None:
-    """A chain of no parsers is refused."""
+    """An empty chain of parsers is rejected."""
     with pytest.raises((ValueError, TypeError)):
         SourceOffsets(parsers)

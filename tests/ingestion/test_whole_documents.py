@@ -28,7 +28,7 @@ def chunk_id(number: int, node: BaseNode) -> str:
 
 
 def section_id(number: int, node: BaseNode) -> str:
-    """Return an id for a section; the chunks of sections are numbered from 0 in each."""
+    """Return an id for a section; chunks are numbered from 0 in each section."""
     return f"{node.node_id}#{number}"
 
 
@@ -45,7 +45,7 @@ def in_batches(step: TransformComponent, nodes: Sequence[BaseNode], size: int) -
 
 
 def test_the_steps_in_turn() -> None:
-    """The result is that of the transformations one after another, sync and async."""
+    """The result equals that of the transformations in turn, sync and async."""
     expected: Sequence[BaseNode] = DOCUMENTS
     for step in steps():
         expected = step(expected)
@@ -67,7 +67,7 @@ def test_the_steps_in_turn() -> None:
     ids=["splitter", "markdown and splitter"],
 )
 def test_batches_of_any_size(make_parsers: Callable[[], list[TransformComponent]], size: int) -> None:
-    """Batches of documents give the nodes, links and windows of one call."""
+    """Batches of documents give the same nodes, links and windows as one call."""
     whole = WholeDocuments([*make_parsers(), NeighborLinker(), WindowExtractor(window_size=2)])
     assert in_batches(whole, DOCUMENTS, size) == list(whole(DOCUMENTS))
 
@@ -83,7 +83,7 @@ def test_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("step", [NeighborLinker(), WindowExtractor()], ids=["linker", "windows"])
 def test_a_batch_that_cuts_a_document(step: TransformComponent, caplog: pytest.LogCaptureFixture) -> None:
-    """A batch that begins or ends inside a document gives one warning, which names the remedy."""
+    """A batch that begins or ends inside a document gives one warning that names the remedy."""
     nodes = linked_document(9)
     for part in (nodes[:5], nodes[5:]):
         caplog.clear()
@@ -101,7 +101,7 @@ def test_a_batch_that_cuts_a_document(step: TransformComponent, caplog: pytest.L
     "part", [slice(0, -1), slice(1, None)], ids=["without the last", "without the first"]
 )
 def test_a_batch_that_cuts_the_children_of_a_parent(part: slice, caplog: pytest.LogCaptureFixture) -> None:
-    """Children without links are cut where their parent lists more than the batch holds."""
+    """Unlinked children are reported as cut if their parent lists more than the batch holds."""
     parent, *children = linked_document(5, links="none")
     parent.relationships[NodeRelationship.CHILD] = [RelatedNodeInfo(node_id=c.node_id) for c in children]
     for child in children:
@@ -114,7 +114,7 @@ def test_a_batch_that_cuts_the_children_of_a_parent(part: slice, caplog: pytest.
 
 
 def test_whole_documents_give_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Batches of whole documents warn of nothing, hierarchies and their leaves included."""
+    """Batches of whole documents give no warning, hierarchies and their leaves included."""
     hierarchy = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)
     with caplog.at_level(logging.WARNING, logger="llama_index_ext_ctxaug"):
         in_batches(WholeDocuments([hierarchy, NeighborLinker(), WindowExtractor()]), DOCUMENTS, 2)
@@ -124,7 +124,7 @@ def test_whole_documents_give_no_warning(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_saved_for_the_cache_of_a_pipeline() -> None:
-    """Other parameters of a step give another cache key, and equal ones the same."""
+    """Different parameters of a step give a different cache key, and equal ones the same."""
     one, same = WholeDocuments(steps()), WholeDocuments(transformations=steps())
     other = WholeDocuments([*steps()[:-1], WindowExtractor(window_size=5)])
     assert one.to_dict()["class_name"] == "WholeDocuments"

@@ -38,7 +38,7 @@ def windows(nodes: list, size: int = 1, **options: object) -> list[str]:
 
 
 def test_window_of_each_chunk() -> None:
-    """A window is the text of that many chunks on each side, fewer at the edges of the document."""
+    """A window is the text of the given number of chunks a side, fewer at the edges of the document."""
     nodes = linked_document(["a ", "b ", "c ", "d "])
     assert windows(nodes) == ["a b ", "a b c ", "b c d ", "c d "]
     assert windows(nodes, 9) == ["a b c d "] * 4
@@ -47,14 +47,14 @@ def test_window_of_each_chunk() -> None:
 
 
 def test_never_across_documents() -> None:
-    """A window ends where its document ends, also where a link leads on."""
+    """A window ends where its document ends, even if a link leads on."""
     first, second = linked_document(["a", "b"], source_id="one"), linked_document(["c", "d"], source_id="two")
     first[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=second[0].node_id)
     assert windows([*first, *second], 5) == ["a b", "a b", "c d", "c d"]
 
 
 def test_sides() -> None:
-    """The text before and the text after can be kept apart."""
+    """The text before and the text after can be stored separately."""
     nodes = linked_document(["a", "b", "c"])
     out = WindowExtractor(window_size=1, layout="sides")(nodes)
     assert [(n.metadata["previous_text"], n.metadata["next_text"]) for n in out] == [
@@ -66,7 +66,7 @@ def test_sides() -> None:
 
 
 def test_overlap_is_cut() -> None:
-    """Shared text comes once in a window, and with "sides" not beside the chunk that holds it."""
+    """Shared text appears once in a window, and with "sides" not beside the chunk that holds it."""
     nodes = SentenceSplitter(chunk_size=60, chunk_overlap=25)([Document(text=TEXT)])
     out = WindowExtractor(window_size=2, layout="sides")(nodes)
     for node in out:
@@ -76,7 +76,7 @@ def test_overlap_is_cut() -> None:
 @pytest.mark.parametrize("overlap", [0, 20])
 @pytest.mark.parametrize("splitter", [SentenceSplitter, TokenTextSplitter])
 def test_slice_of_the_document(splitter: type, overlap: int) -> None:
-    """The window of any text splitter's chunk is the document from the first to the last of its chunks."""
+    """With any text splitter, a chunk's window is the document from its first to its last chunk."""
     nodes = splitter(chunk_size=50, chunk_overlap=overlap)([Document(text=TEXT)])
     for place, window in enumerate(windows(nodes, 2)):
         first, last = nodes[max(0, place - 2)], nodes[min(len(nodes) - 1, place + 2)]
@@ -126,7 +126,7 @@ def test_exact_with_the_document(parts: list[tuple[str, str]], size: int, overla
 
 
 def test_hierarchy() -> None:
-    """Each level of a hierarchy has windows of its own, across the edges of parents."""
+    """Each level of a hierarchy has its own windows, across the edges of parents."""
     nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0)([Document(text=TEXT)])
     leaves = [node for node in WindowExtractor(window_size=1)(nodes) if not node.child_nodes]
     assert len({node.parent_node.node_id for node in leaves}) > 1
@@ -136,7 +136,7 @@ def test_hierarchy() -> None:
 
 
 def test_places_in_parents_of_parents() -> None:
-    """Offsets are added over all levels, so that white space between chunks of two parents is found."""
+    """Offsets add up over all levels, so white space between chunks of two parents is found."""
     texts = {"G": (9, "alpha beta"), "P": (0, "alpha"), "Q": (6, "beta"), "a": (0, "alpha"), "b": (0, "beta")}
     nodes = {
         id_: TextNode(id_=id_, text=text, start_char_idx=start, end_char_idx=start + len(text))
@@ -152,7 +152,7 @@ def test_places_in_parents_of_parents() -> None:
 
 
 def test_a_document_among_the_nodes_shows_what_was_stripped() -> None:
-    """White space between chunks is the document's, where the document is among the nodes."""
+    """White space between chunks comes from the document if it is among the nodes."""
     document = Document(id_="doc", text="First.\n\t Second.")
     nodes = linked_document(["First.", "Second."])
     for node, (start, end) in zip(nodes, ((0, 6), (9, 16)), strict=True):
@@ -161,7 +161,7 @@ def test_a_document_among_the_nodes_shows_what_was_stripped() -> None:
 
 
 def test_problems_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Links that contradict each other give one warning of the extractor."""
+    """Contradicting links give one warning of the extractor."""
     nodes = linked_document(["a", "b"])
     nodes[1].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
     with caplog.at_level(logging.WARNING):
@@ -170,7 +170,7 @@ def test_problems_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_pages_of_a_file() -> None:
-    """With a linker that joins the pages of a file, windows run over the edges of pages."""
+    """With a linker that joins the pages of a file, windows cross the edges of pages."""
     pages = [Document(text=f"Page {n}.", metadata={"file": "f", "page_label": str(n)}) for n in (9, 10)]
     nodes = SentenceSplitter()(pages)
     assert windows(nodes) == ["Page 9.", "Page 10."]
@@ -187,7 +187,7 @@ def test_pages_of_a_file() -> None:
     ],
 )
 def test_pages_share_no_text(pages: list[str], offsets: bool) -> None:
-    """The windows of a file hold all its equal pages, headers and footers, each on a new line."""
+    """The windows of a file hold all equal pages, headers and footers, each on a new line."""
     nodes = [
         linked_document([text], source_id=f"p{n}", offsets=offsets, metadata={"file": "f", "page_label": n})[
             0
@@ -199,7 +199,7 @@ def test_pages_share_no_text(pages: list[str], offsets: bool) -> None:
 
 
 def test_parents_in_a_ring() -> None:
-    """Parents that name each other end, and their chunks have windows."""
+    """A ring of parents ends the search, and its chunks have windows."""
     nodes = linked_document(["a ", "b ", "c "], offsets=True)
     parents = linked_document(["a b ", "c "], source_id="doc", offsets=True)
     for number, node in enumerate(nodes):
@@ -214,7 +214,7 @@ def test_parents_in_a_ring() -> None:
 
 
 def test_hidden_from_embedding_and_llm() -> None:
-    """A window is in neither the text for embedding nor that for the LLM, and the node's own text stays."""
+    """A window is in neither the embedding text nor the LLM text, and the node's own text stays."""
     nodes = linked_document(["alpha", "beta"])
     for node, out in zip(nodes, WindowExtractor()(nodes), strict=True):
         assert out.text == node.text
@@ -223,7 +223,7 @@ def test_hidden_from_embedding_and_llm() -> None:
 
 
 def test_stored_once() -> None:
-    """No window is stored in the relationships of neighbors, not even one that a parser left there."""
+    """No window is stored in the relationships of neighbors, not even one left by a parser."""
     nodes = SentenceWindowNodeParser()([Document(text=TEXT)])
     assert "window" in nodes[1].relationships[NodeRelationship.NEXT].metadata
     out = WindowExtractor()(nodes)
@@ -233,7 +233,7 @@ def test_stored_once() -> None:
 
 
 def test_nothing_is_changed() -> None:
-    """The nodes of the input are not changed, hashes included; a second run gives the same."""
+    """Input nodes and their hashes do not change; a second run gives the same result."""
     nodes = SentenceWindowNodeParser()([Document(text=TEXT)])
     before, hashes = copy.deepcopy(nodes), [node.hash for node in nodes]
     out = WindowExtractor()(nodes)
@@ -257,7 +257,7 @@ def test_no_nodes() -> None:
 
 
 def test_no_window_is_refused() -> None:
-    """A window of no chunks, and a misspelled parameter, are refused at construction."""
+    """A window of no chunks and a misspelled parameter are rejected at construction."""
     with pytest.raises(ValidationError):
         WindowExtractor(window_size=0)
     with pytest.raises(ValidationError):
@@ -265,7 +265,7 @@ def test_no_window_is_refused() -> None:
 
 
 async def test_in_a_pipeline() -> None:
-    """An IngestionPipeline, sync and async, gives nodes with windows; saved and loaded it is the same."""
+    """An IngestionPipeline gives nodes with windows, sync and async, also after saving and loading."""
     extractor = WindowExtractor(window_size=2, linker=NeighborLinker(document_key="file"))
     assert WindowExtractor.from_json(extractor.to_json()) == extractor
     splitter = SentenceSplitter(chunk_size=50, chunk_overlap=0, id_func=lambda i, doc: f"{doc.id_}-{i}")
