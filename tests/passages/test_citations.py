@@ -81,7 +81,7 @@ AUGMENTERS: dict[str, ContextAugmenter] = {
 
 @pytest.mark.parametrize("name", AUGMENTERS)
 def test_quotes_of_pydoc_lead_back_to_their_chunks(postprocess: Postprocess, name: str) -> None:
-    """Each of 25 quotes is cited by the chunks that contain it, in order and whole, and by no others."""
+    """Each of 25 quotes is cited by exactly the chunks that contain it, in order and whole."""
     rng = random.Random(name)
     pool = LEAVES if name == "merging" else CHUNKS
     by_id = {node.node_id: node for node in (TREE if name == "merging" else CHUNKS)}
@@ -111,7 +111,7 @@ def test_quotes_of_pydoc_lead_back_to_their_chunks(postprocess: Postprocess, nam
 
 
 def sliced(node: BaseNode, start: int, end: int) -> TextNode:
-    """Cut a node as steps do that know nothing of provenance: copy its metadata, and set another text."""
+    """Cut a node as a step without knowledge of provenance does: copy its metadata, and set another text."""
     return TextNode.model_validate(
         {**node.model_dump(exclude={"id_", "class_name"}), "text": f"Source 1:\n{node.text[start:end]}\n"}
     )
@@ -119,7 +119,7 @@ def sliced(node: BaseNode, start: int, end: int) -> TextNode:
 
 @st.composite
 def changed(draw: st.DrawFn, nodes: list[BaseNode]) -> list[BaseNode]:
-    """Draw what a later step makes of nodes: it cuts, masks, joins or splits them, or leaves them."""
+    """Draw the result of a later step: nodes cut, masked, joined, split or left alone."""
     step = draw(st.sampled_from(["none", "cut", "mask", "join", "split", "window"]))
     result: list[BaseNode] = []
     for node in nodes:
@@ -148,14 +148,14 @@ def changed(draw: st.DrawFn, nodes: list[BaseNode]) -> list[BaseNode]:
 
 @given(st.data())
 def test_what_is_stated_of_characters_is_true(data: st.DataObject) -> None:
-    """After any augmenter and any later step, a range in a document that is stated has that very text."""
+    """After any augmenter and any later step, a stated range of a document has exactly that text."""
     documents = [data.draw(parsed_documents(source_id=id_), label=id_) for id_ in ("one", "two")]
     sources = {f"{id_}": document.text for id_, document in zip(("one", "two"), documents, strict=True)}
     stored = [Document(text=text, id_=id_, metadata={"file": "f"}) for id_, text in sources.items()]
     chunks: list[BaseNode] = [node for document in documents for node in document.nodes]
     tree: list[BaseNode] = []
     kind = data.draw(st.sampled_from(["parsed", "parsed", "split twice", "tree"]))
-    if kind == "split twice":  # offsets count in the first chunks, whose ids are gone
+    if kind == "split twice":  # offsets count in the first chunks, and their ids are gone
         chunks = SentenceSplitter(chunk_size=40, chunk_overlap=12)(chunks)
     elif kind == "tree":
         tree = HierarchicalNodeParser.from_defaults([90, 40], chunk_overlap=8).get_nodes_from_documents(
@@ -208,7 +208,7 @@ def test_what_is_stated_of_characters_is_true(data: st.DataObject) -> None:
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("sections", [True, False])
 def test_offsets_that_nobody_compared(postprocess: Postprocess, stored: bool, sections: bool) -> None:
-    """Places are stated where the document is stored, even if offsets count in a section, and else never."""
+    """Places are stated only if the document is stored, even if offsets count in a section."""
     text = "\n\n".join(f"# Part {n}\n\n" + f"Line {n} of the part says {n * n}. " * 12 for n in range(4))
     document = Document(text=text, id_="doc")
     parts = MarkdownNodeParser()([document]) if sections else [document]
@@ -260,7 +260,7 @@ def page_store(nodes: list[TextNode]) -> object:
 
 
 def test_a_passage_of_several_pages(postprocess: Postprocess) -> None:
-    """The passage shows its hit's page, and each quote has the page of its own chunk."""
+    """The passage shows its hit's page, and each quote the page of its own chunk."""
     nodes = pages()
     augmenter = PrevNextNodePostprocessor(docstore=page_store(nodes), mode="both", output="passages")
     (passage,) = postprocess(augmenter, hits(nodes, [1]))
@@ -284,7 +284,7 @@ def test_a_passage_of_several_pages(postprocess: Postprocess) -> None:
 
 @pytest.mark.parametrize("chunk_size", [64, 512])
 def test_citation_query_engine(chunk_size: int) -> None:
-    """What LlamaIndex's citation engine cuts from a passage leads back to pages and characters."""
+    """Chunks that LlamaIndex's citation engine cuts from a passage lead back to pages and characters."""
     nodes = pages()
     engine = CitationQueryEngine(
         retriever=Fixed(hits(nodes, [1])),
@@ -314,7 +314,7 @@ def test_citation_query_engine(chunk_size: int) -> None:
 
 
 def test_nodes_of_their_own(postprocess: Postprocess) -> None:
-    """A hit, a neighbor and a merged parent are cited themselves, without places that nobody compared."""
+    """A hit, a neighbor and a merged parent are cited themselves, without unverified places."""
     nodes = pages()
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both")
     for hit, node in zip(postprocess(augmenter, hits(nodes, [1])), nodes, strict=True):
@@ -326,7 +326,7 @@ def test_nodes_of_their_own(postprocess: Postprocess) -> None:
 
 @pytest.mark.parametrize("merge_overlaps", [False, True])
 def test_windows_in_metadata(postprocess: Postprocess, merge_overlaps: bool) -> None:
-    """A quote of a window is cited by the hit that has the window, whoever's text it is."""
+    """A quote of a window is cited by the hit that has the window, whatever node the text is from."""
     nodes = pages()
     nodes[1].metadata["window"] = "".join(PAGES)
     augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=merge_overlaps)
@@ -340,7 +340,7 @@ def test_windows_in_metadata(postprocess: Postprocess, merge_overlaps: bool) -> 
 
 
 def test_merged_windows(postprocess: Postprocess) -> None:
-    """Each character of merged windows is cited by a hit, its own text by the hit itself."""
+    """Each character of merged windows is cited by a hit, and its own text by the hit itself."""
     nodes = pages()
     nodes[0].metadata["window"] = PAGES[0] + PAGES[1]
     nodes[2].metadata["window"] = PAGES[1] + PAGES[2]
@@ -366,7 +366,7 @@ def test_a_quote_that_occurs_twice() -> None:
 
 
 def test_scripts_without_spaces() -> None:
-    """Line breaks in Chinese text are no part of a quote."""
+    """Line breaks in Chinese text are not part of a quote."""
     nodes = linked_document(["港口建于一九〇四年。\n暴风雨毁了", "旧码头，\n多年无人修理！"])
     (passage,) = PrevNextNodePostprocessor(
         docstore=docstore_of(nodes), mode="both", output="passages"

@@ -1,4 +1,4 @@
-"""Many chunks become one text."""
+"""Joining many chunks into one text."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from llama_index_ext_ctxaug.passages.shared_text import common_length
 
 
 def chunk(document: str, start: int, end: int, **more: object) -> TextChunk:
-    """The chunk that covers these characters of a document."""
+    """Return the chunk that covers these characters of a document."""
     return TextChunk(document[start:end], start, end, base="doc", **more)
 
 
 def chunks_of(nodes: list[TextNode]) -> list[TextChunk]:
-    """Parsed nodes as chunks that follow one another."""
+    """Return parsed nodes as chunks that follow one another."""
     return [TextChunk(node.text, node.start_char_idx, node.end_char_idx, base="doc") for node in nodes]
 
 
 DOCUMENT = "".join(chr(0x4E00 + number) for number in range(300))
 
 
-def test_overlap_that_the_offsets_tell_stands_once():
+def test_overlap_known_from_offsets_appears_once():
     """Chunks that overlap by their offsets become the slice of the document that they cover."""
     joined = join_texts([chunk(DOCUMENT, 0, 43), chunk(DOCUMENT, 20, 73), chunk(DOCUMENT, 43, 95)])
     assert joined.text == DOCUMENT[:95]
@@ -39,13 +39,13 @@ def test_overlap_that_the_offsets_tell_stands_once():
     assert joined.sources == (0, 20, 43)
 
 
-def test_an_overlap_shorter_than_the_minimum_is_cut_where_offsets_tell_it():
-    """A single shared character is cut when offsets say so and the texts agree."""
+def test_an_overlap_shorter_than_the_minimum_is_cut_if_offsets_show_it():
+    """A single shared character is cut if the offsets show it and the texts agree."""
     assert join_texts([chunk(DOCUMENT, 0, 10), chunk(DOCUMENT, 9, 20)]).text == DOCUMENT[:20]
 
 
 def test_offsets_that_the_text_contradicts_cut_nothing():
-    """Where offsets say overlap and the characters differ, both texts are whole."""
+    """If offsets claim overlap and the characters differ, both texts are kept whole."""
     joined = join_texts([TextChunk("a" * 100, 0, 100, "doc"), TextChunk("b" * 120, 80, 200, "doc")])
     assert joined.text == "a" * 100 + " " + "b" * 120
     assert joined.span is None
@@ -53,7 +53,7 @@ def test_offsets_that_the_text_contradicts_cut_nothing():
 
 
 def test_equal_neighbors_without_overlap_are_both_kept():
-    """Chunks that are equal on purpose appear twice: with offsets that part them or, if short, without."""
+    """Equal chunks appear twice: with offsets that separate them or, if short, without."""
     row = "| one | two | three |\n"
     first = TextChunk(row * 2, 0, len(row) * 2, "doc")
     second = TextChunk(row * 3, len(row) * 2, len(row) * 5, "doc")
@@ -62,7 +62,7 @@ def test_equal_neighbors_without_overlap_are_both_kept():
 
 
 def test_a_short_sentence_that_a_parser_found_too_early_is_not_lost():
-    """A sentence noted at its twin inside the previous one is placed after it, and the next one fits."""
+    """A sentence located at its twin inside the previous one is placed after it, and the next one fits."""
     document = "他说：好。好。走吧。"
     early = TextChunk("好。", 3, 5, "doc")
     joined = join_texts([chunk(document, 0, 5), early, chunk(document, 7, 10)])
@@ -75,7 +75,7 @@ def test_a_short_sentence_that_a_parser_found_too_early_is_not_lost():
 
 
 def test_texts_without_offsets_share_what_is_end_and_start():
-    """Plain strings are joined at the longest common end and start, from twelve characters on."""
+    """Plain strings are joined at their longest common end and start, from twelve characters on."""
     shared = "0123456789ab"
     assert join_texts([f"first {shared}", f"{shared} second"]).text == f"first {shared} second"
     assert join_texts([f"first {shared[1:]}", f"{shared[1:]} second"]).text == (
@@ -94,7 +94,7 @@ def test_texts_without_offsets_share_what_is_end_and_start():
     ],
 )
 def test_containment_proves_nothing_without_offsets(texts: list[str]):
-    """Text of a chunk that is elsewhere too stays: no splitter makes a chunk that is all overlap."""
+    """Text that also occurs elsewhere is kept: no splitter makes a chunk that is all overlap."""
     joined = join_texts(texts)
     assert [joined.text[slice(*span)] for span in joined.spans] == texts
     assert len(joined.tiles()) == len(texts)
@@ -102,7 +102,7 @@ def test_containment_proves_nothing_without_offsets(texts: list[str]):
 
 @pytest.mark.parametrize("texts", [None, {"doc": DOCUMENT}])
 def test_a_chunk_inside_another_by_its_offsets_adds_nothing(texts: dict[str, str] | None):
-    """Offsets that the text confirms show that a chunk is inside the one before."""
+    """Offsets that the text confirms show that a chunk lies inside the previous one."""
     inside = join_texts([chunk(DOCUMENT, 0, 100), chunk(DOCUMENT, 20, 60)], texts=texts)
     assert inside.text == DOCUMENT[:100]
     assert inside.spans == ((0, 100), (20, 60))
@@ -111,7 +111,7 @@ def test_a_chunk_inside_another_by_its_offsets_adds_nothing(texts: dict[str, str
 
 
 def test_an_edited_chunk_keeps_its_text():
-    """A chunk whose length does not match its offsets is whole, and the others' offsets are in doubt."""
+    """A chunk that does not match its offsets' length is whole, and the other offsets are in doubt."""
     edited = TextChunk("this was rewritten", 10, 20, "doc")
     joined = join_texts([chunk(DOCUMENT, 0, 10), edited, chunk(DOCUMENT, 20, 30)])
     assert joined.text == DOCUMENT[:10] + "this was rewritten" + DOCUMENT[20:30]
@@ -123,7 +123,7 @@ def test_an_edited_chunk_keeps_its_text():
 
 
 def test_white_space_that_a_splitter_stripped_comes_from_the_document():
-    """With the document at hand the gap between two chunks is what the document has there."""
+    """With the document, the gap between two chunks holds what the document has between them."""
     document = "One sentence.\n\t Another one."
     joined = join_texts([chunk(document, 0, 13), chunk(document, 16, 28)], texts={"doc": document})
     assert joined.text == document
@@ -131,7 +131,7 @@ def test_white_space_that_a_splitter_stripped_comes_from_the_document():
 
 
 def test_white_space_that_nobody_knows_has_the_right_length():
-    """Without the document a gap is filled with as much white space, and the span is not claimed."""
+    """Without the document, a gap is filled with as much white space, and the span is not claimed."""
     document = "One sentence.\n\t Another one."
     joined = join_texts([chunk(document, 0, 13), chunk(document, 16, 28)])
     assert joined.text.split() == document.split()
@@ -140,7 +140,7 @@ def test_white_space_that_nobody_knows_has_the_right_length():
 
 
 def test_holes_are_marked():
-    """Missing text, known by links or by offsets, is marked by the separator that was given."""
+    """Missing text, known from links or offsets, is marked by the given separator."""
     first, second = chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 250, 256)
     assert join_texts([first, second]).text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[250:256]
     near = chunk(DOCUMENT, 7, 12, follows=False)
@@ -150,7 +150,7 @@ def test_holes_are_marked():
 
 
 def test_offsets_that_count_in_different_parents_are_seen_through():
-    """Chunks of two parents join by their place in the document where the parents' places are known."""
+    """Chunks of two parents join by their place in the document if the parents' places are known."""
     first = TextChunk(DOCUMENT[90:100], 40, 50, base="p1", shift=50)
     second = TextChunk(DOCUMENT[95:120], 0, 25, base="p2", shift=95)
     joined = join_texts([first, second])
@@ -161,8 +161,8 @@ def test_offsets_that_count_in_different_parents_are_seen_through():
     assert blind.span is None
 
 
-def test_a_table_header_that_the_splitter_repeated_stands_once():
-    """Of a chunk that repeats the table's header before rows that are shared only the new rows are added."""
+def test_a_table_header_that_the_splitter_repeated_appears_once():
+    """If a chunk repeats the table's header before shared rows, only its new rows are added."""
     header = "| name | size |\n| --- | --- |\n"
     rows = [f"| row {number} | {number * 7} |\n" for number in range(6)]
     joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[3:])])
@@ -170,11 +170,11 @@ def test_a_table_header_that_the_splitter_repeated_stands_once():
     second = header + "".join(rows[3:])
     placed = join_texts([header + "".join(rows[:4]), TextChunk(second, 90, 90 + len(second), "doc")])
     assert placed.text == header + "".join(rows)
-    assert placed.sources == (None, None)  # the header is not where the chunk stands
+    assert placed.sources == (None, None)  # the header is not at the chunk's place
 
 
 def test_each_character_belongs_to_one_chunk_and_hits_own_what_they_share():
-    """Tiles do not overlap; shared characters go to the preferred chunk, separators to none."""
+    """Tiles do not overlap; shared characters belong to the preferred chunk, separators to none."""
     joined = join_texts([chunk(DOCUMENT, 0, 20), chunk(DOCUMENT, 15, 40), chunk(DOCUMENT, 35, 60)])
     assert joined.tiles() == [(0, (0, 20)), (1, (20, 40)), (2, (40, 60))]
     assert joined.tiles([False, True, False]) == [(0, (0, 15)), (1, (15, 40)), (2, (40, 60))]
@@ -189,7 +189,7 @@ def test_nothing_joins_to_nothing():
 
 
 def test_a_text_of_the_right_length_that_the_document_does_not_have_has_no_place():
-    """Where the document is at hand, a chunk that it does not have where offsets say is in no place."""
+    """With the document, a chunk that the document does not have at its offsets has no place."""
     edited = TextChunk("CHANGED", 5, 12, "doc")
     joined = join_texts([chunk(DOCUMENT, 0, 5), edited], texts={"doc": DOCUMENT})
     assert joined.text == DOCUMENT[:5] + "CHANGED"
@@ -199,7 +199,7 @@ def test_a_text_of_the_right_length_that_the_document_does_not_have_has_no_place
 
 
 def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
-    """After a short chunk of unsure place, white space that fits what follows makes no span certain."""
+    """After a short chunk of uncertain place, white space that fits the next chunk makes no span certain."""
     document = "He said so: no.    And then he left."
     first, short = chunk(document, 0, 15), chunk(document, 12, 15)
     last = TextChunk(document[19:], 9, len(document) - 10, base="part", shift=10)
@@ -209,7 +209,7 @@ def test_what_was_put_behind_on_suspicion_is_not_confirmed_over_a_gap():
 
 
 def test_a_chunk_that_lies_before_its_run_keeps_its_text():
-    """A short chunk that offsets put before the hole at the start of its run follows the run."""
+    """A short chunk with offsets before the hole at the start of its run follows the run."""
     chunks = [chunk(DOCUMENT, 0, 5), chunk(DOCUMENT, 100, 103), chunk(DOCUMENT, 96, 98)]
     joined = join_texts(chunks, texts={"doc": DOCUMENT})
     assert joined.text == DOCUMENT[:5] + HOLE_SEPARATOR + DOCUMENT[100:103] + DOCUMENT[96:98]
@@ -217,7 +217,7 @@ def test_a_chunk_that_lies_before_its_run_keeps_its_text():
 
 
 def test_white_space_between_two_parents_is_no_hole():
-    """Where parents end and begin with stripped white space, neither text has it, and its length is kept."""
+    """If parents end and begin with stripped white space, neither text has it, and its length is kept."""
     document = "The first part.\n\nThe second part."
     first = TextChunk(document[:15], 0, 15, base="one", shift=0)
     second = TextChunk(document[17:], 0, 16, base="two", shift=17)
@@ -234,7 +234,7 @@ def test_a_splitter_that_leaves_white_space_has_stripped_none(before: str, after
 
 
 def test_a_chunk_of_the_text_before_does_not_show_where_that_text_ends():
-    """A chunk that the text before has too, without offsets, is kept, and what follows is joined to it."""
+    """A chunk without offsets that the previous text contains is kept, and the next is joined to it."""
     around = "before exactly what was found and a long ending"
     inner = TextChunk("exactly what was found", 7, 29, "doc")
     behind = TextChunk(" and a long ending, then more", 29, 58, "doc")
@@ -243,7 +243,7 @@ def test_a_chunk_of_the_text_before_does_not_show_where_that_text_ends():
 
 @given(parsed=parsed_documents(), known=st.booleans(), data=st.data())
 def test_what_is_certain_is_the_document(parsed: Parsed, known: bool, data: st.DataObject):
-    """A claimed span is the document's slice, and chunks and tiles are where they are said to be."""
+    """A claimed span is the document's slice, and chunks and tiles are at their stated places."""
     text, nodes = parsed
     first = data.draw(st.integers(0, len(nodes) - 1))
     last = data.draw(st.integers(first, min(first + 6, len(nodes) - 1)))
@@ -265,7 +265,7 @@ def test_what_is_certain_is_the_document(parsed: Parsed, known: bool, data: st.D
 
 @given(parsed=parsed_documents())
 def test_consecutive_chunks_are_the_documents_slice(parsed: Parsed):
-    """Where offsets hold and leave out nothing but white space, the text is the document's slice."""
+    """If offsets hold and skip only white space, the text is the document's slice."""
     text, nodes = parsed
     chunks = chunks_of(nodes)
     assume(all(part.start is not None for part in chunks))
@@ -277,7 +277,7 @@ def test_consecutive_chunks_are_the_documents_slice(parsed: Parsed):
 
 @given(parsed=parsed_documents())
 def test_without_offsets_no_character_is_lost(parsed: Parsed):
-    """Without offsets every chunk is found whole in the text, in order."""
+    """Without offsets, every chunk appears whole in the text, in order."""
     texts = [node.text for node in parsed.nodes]
     joined = join_texts(texts)
     assert [joined.text[slice(*span)] for span in joined.spans] == texts
@@ -286,7 +286,7 @@ def test_without_offsets_no_character_is_lost(parsed: Parsed):
 
 @given(st.text("ab", max_size=60), st.text("ab", max_size=60))
 def test_the_common_length_is_the_longest(before: str, after: str):
-    """The common end and start is the one that trying every length finds."""
+    """The common end and start equals the result of trying every length."""
     lengths = [n for n in range(12, min(len(before), len(after)) + 1) if before[-n:] == after[:n]]
     assert common_length(before, after) == max(lengths, default=0)
 
@@ -303,7 +303,7 @@ def test_the_common_length_is_the_longest(before: str, after: str):
     ],
 )
 def test_common_lengths_by_hand(before: str, after: str, length: int):
-    """The longest common end and start, however often its beginning comes before it."""
+    """The longest common end and start is found, however often its beginning occurs before."""
     assert common_length(before, after) == length
 
 
@@ -322,7 +322,7 @@ def test_texts_made_to_mislead_the_search_take_linear_time(letters: str):
     ids=["pipes over dashes", "pipes", "a rule without end"],
 )
 def test_what_is_almost_a_table_takes_linear_time(text: str):
-    """Lines of a table's signs that make no table are seen through in well under a second."""
+    """Lines that look like a table but form none are scanned in well under a second."""
     began = time.perf_counter()
     assert join_texts(["no table", text]).text == "no table\n" + text
     assert time.perf_counter() - began < 2
@@ -330,7 +330,7 @@ def test_what_is_almost_a_table_takes_linear_time(text: str):
 
 @pytest.mark.parametrize("rule", ["| --- | --- |", "---|---", " |:-:| --:|", "-|-"])
 def test_rules_of_tables(rule: str):
-    """All ways to write the rule below a table's titles are known."""
+    """All ways to write the rule below a table's header are known."""
     header = f"name | size\n{rule}\n"
     rows = [f"row {number} | {number * 7}\n" for number in range(6)]
     joined = join_texts([header + "".join(rows[:4]), header + "".join(rows[2:])])
@@ -338,7 +338,7 @@ def test_rules_of_tables(rule: str):
 
 
 def test_a_wrong_offset_of_a_parent_is_of_no_account_where_the_document_is_given() -> None:
-    """A chunk that its parent's offset puts elsewhere is found in the document by its text."""
+    """A chunk that its parent's offset misplaces is found in the document by its text."""
     document = "alpha beta gamma! delta epsilon"
     chunks = [
         TextChunk("alpha beta gamma", 0, 16, base="parent", shift=5, document="doc"),

@@ -1,4 +1,4 @@
-"""Chunks are found in the text of their document."""
+"""Finding chunks in the text of their document."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def place(text: str, number: int = 0, document: str = DOCUMENT) -> tuple[int, in
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("claimed", [None, 11, 3000])
 def test_neighbors_show_which_of_several_places_is_meant(number: int, claimed: int | None):
-    """A sentence that comes three times is found beside its neighbor, whatever its claim."""
+    """A sentence that occurs three times is found beside its neighbor, whatever its claim."""
     neighbor = ("Alpha one.", "Beta two.", "Gamma three.")[number]
     expected = [place(neighbor), place("Same here.", number)]
     assert found([chunk(neighbor), chunk("Same here.", claimed)]) == expected
@@ -53,7 +53,7 @@ def test_neighbors_show_which_of_several_places_is_meant(number: int, claimed: i
 
 
 def test_white_space_may_differ():
-    """A chunk whose white space a splitter changed is found, and has the document's text."""
+    """A chunk with white space changed by a splitter is found, and has the document's text."""
     (one, two) = locate([chunk("Alpha one.\nSame  here. Beta"), chunk("two.")], {"doc": DOCUMENT})
     assert one.text == "Alpha one. Same here.\n\nBeta"
     assert DOCUMENT[two.start : two.end] == "two."
@@ -63,7 +63,7 @@ def test_white_space_may_differ():
 
 
 def test_what_the_document_does_not_have_keeps_its_text():
-    """An edited chunk has no offsets, and those around it are found all the same."""
+    """An edited chunk has no offsets, and those around it are still found."""
     chunks = [chunk("Alpha one."), chunk("Edited.", 11), chunk("Beta two."), chunk("Same here.")]
     one, edited, two, three = locate(chunks, {"doc": DOCUMENT})
     assert (edited.text, edited.start, edited.checked) == ("Edited.", None, False)
@@ -76,7 +76,7 @@ def test_what_the_document_does_not_have_keeps_its_text():
 
 @pytest.mark.parametrize("text", ["", "Another text. " * 9, DOCUMENT[::-1]])
 def test_a_replaced_document_makes_no_error(text: str):
-    """Where the document was replaced, chunks keep their texts and nothing is exact."""
+    """If the document was replaced, chunks keep their texts and nothing is exact."""
     chunks = [chunk("Alpha one.", 0), chunk("Same here.", 11), chunk("Beta two.", 90_000)]
     joined = join_texts(chunks, texts={"doc": text})
     assert [joined.text[slice(*span)] for span in joined.spans] == [part.text for part in chunks]
@@ -94,7 +94,7 @@ def test_equal_lines_are_all_kept():
 
 
 def test_chunks_of_overlapping_sections_are_found():
-    """A chunk that begins before the one it follows, as sections that overlap give, makes a slice."""
+    """A chunk that begins before its predecessor, as in overlapping sections, makes a slice."""
     text = "".join(chr(0x4E00 + number) for number in range(99))
     parts = [chunk(text[30:44]), chunk(text[20:60]), chunk(text[22:40])]
     joined = join_texts(parts, texts={"doc": text})
@@ -104,14 +104,14 @@ def test_chunks_of_overlapping_sections_are_found():
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> list[NodeParser]:
-    """Return one parser or two, the second applied to what the first gives."""
+    """Return one parser, or two in a row."""
     first = draw(parsers())
     second = SentenceSplitter(chunk_size=52, chunk_overlap=draw(st.sampled_from([0, 12])))
     return [first, second] if draw(st.booleans()) else [first]
 
 
 def spoiled(draw: st.DrawFn, nodes: list[TextNode]) -> None:
-    """Shift the offsets of some nodes, take them from some, and leave those of others."""
+    """Shift the offsets of some nodes, remove those of others, and keep the rest."""
     for node in nodes:
         change = draw(st.sampled_from(["right", "right", "shifted", "missing", "lying"]))
         if change == "missing" or node.start_char_idx is None:
@@ -125,7 +125,7 @@ def spoiled(draw: st.DrawFn, nodes: list[TextNode]) -> None:
 def test_a_passage_is_the_documents_slice_or_says_that_it_may_not_be(
     text: str, pipeline: list[NodeParser], known: bool, data: st.DataObject
 ):
-    """Whatever the offsets say, no claim is false and no character of any chunk is lost."""
+    """For any offsets, no claim is false and no character of any chunk is lost."""
     document = Document(text=text, id_="doc")
     nodes = [document]
     for parser in pipeline:
@@ -156,7 +156,7 @@ def test_a_passage_is_the_documents_slice_or_says_that_it_may_not_be(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_search_takes_the_time_of_reading(seed: int):
-    """A thousand chunks are found in a million characters though no offset helps."""
+    """Without useful offsets, a thousand chunks are found in a million characters in linear time."""
     draw = random.Random(seed)
     words = [f"w{draw.randrange(50_000)}" for _ in range(170_000)]
     text = " ".join(words)[:1_000_000]

@@ -1,4 +1,4 @@
-"""Provenance is read back as it was written, as far as it holds, and nothing else is taken for it."""
+"""Provenance is read back as written, as far as it holds, and nothing else is taken for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("value", FOREIGN, ids=repr)
 def test_something_else_under_the_key(postprocess: Any, value: Any) -> None:
-    """Metadata that happens to have that key is the user's: the node is a hit, and grows as any other."""
+    """Other metadata under that key is the user's: the node is a hit, and expands like any other."""
     nodes = linked_document(3, metadata={PROVENANCE_KEY: value})
     assert read_provenance(nodes[1]) is None
     for output, count in (("nodes", 3), ("passages", 1)):
@@ -54,7 +54,7 @@ def test_something_else_under_the_key(postprocess: Any, value: Any) -> None:
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    """What a node carries in its metadata gives back an equal provenance."""
+    """Reading a node's metadata gives back an equal provenance."""
     (node,) = linked_document(1, metadata={"file": "a.pdf", "page": 2})
     piece = Piece("n", "hit", ("n",), 0, 0, 4, 10, 14, True, "d", {"file": "a.pdf", "page": 3})
     for provenance in (
@@ -66,7 +66,7 @@ def test_it_is_read_as_it_was_written() -> None:
 
 
 def test_a_copy_may_be_edited() -> None:
-    """What a later step changes on an added node leaves the store's node alone."""
+    """Changing an added node in a later step leaves the stored node alone."""
     nodes = linked_document(2)
     before = nodes[0].to_dict()
     copy = with_provenance(nodes[0], Provenance("neighbor", ("a",)))
@@ -78,7 +78,7 @@ def test_a_copy_may_be_edited() -> None:
 
 
 def made_of(texts: list[str], metadata: list[dict[str, Any]]) -> BaseNode:
-    """Return a passage of one piece for each text, in a document of their own."""
+    """Return a passage with one piece per text, in a document of their own."""
     pieces, start = [], 0
     for number, (text, own) in enumerate(zip(texts, metadata, strict=True)):
         end = start + len(text)
@@ -94,7 +94,7 @@ TEXTS = [f"Chunk {number} says {number**3}. " * 30 for number in range(20)]
 
 
 def test_it_is_small() -> None:
-    """The string of 20 chunks with pages and times takes at most 2 kB, and nothing is left out."""
+    """The string for 20 chunks with pages and times takes at most 2 kB, without omissions."""
     metadata = [
         {"file_path": "/data/reports/2023/annual.pdf", "page_label": str(n), "start_s": n * 60.5}
         for n in range(20)
@@ -106,7 +106,7 @@ def test_it_is_small() -> None:
 
 @pytest.mark.parametrize("summary", ["A summary of this very chunk. ", object()])
 def test_metadata_without_room_is_left_out(summary: Any) -> None:
-    """Of metadata that is too long, or no JSON, the passage's own value is not taken for the chunk's."""
+    """If a chunk's metadata is too long or not JSON, the passage's value is not taken for the chunk's."""
     metadata = [
         {"page": n, "summary": summary * 20 if isinstance(summary, str) else summary, "n": n + 1}
         for n in range(20)
@@ -120,14 +120,14 @@ def test_metadata_without_room_is_left_out(summary: Any) -> None:
 
 
 def test_metadata_that_a_later_step_added_is_not_the_chunks() -> None:
-    """A key that a later step adds to the passage is not said of its chunks."""
+    """A key that a later step adds to the passage is not attributed to its chunks."""
     node = made_of(TEXTS[:3], [{"page": 1}] * 3)
     node.metadata["note"] = "of a later step"
     assert [piece.metadata for piece in read_provenance(node).pieces] == [{"page": 1}] * 3
 
 
 def test_only_what_holds_after_a_change() -> None:
-    """A cut passage has the pieces that are there, at their new places; an empty one has its hits alone."""
+    """A cut passage has the remaining pieces at their new places; an empty one has only its hits."""
     node = made_of(TEXTS[:4], [{"page": n} for n in range(4)])
     text, whole = node.text, read_provenance(node)
     start, end = len(TEXTS[0]), len(text) - len(TEXTS[3]) - 200
@@ -160,7 +160,7 @@ def test_a_part_that_fits_several_places_is_left_out() -> None:
 def test_any_ids_are_read_as_they_were_written(
     hit_ids: list[str], node_id: str, hops: int, stopped: Any
 ) -> None:
-    """Whatever characters ids have, quotes and marks included, provenance gives them back."""
+    """Provenance gives back any ids, including quotes and marks."""
     provenance = Provenance("neighbor", tuple(hit_ids), hops, stopped_next=stopped)
     read = read_provenance(with_provenance(TextNode(id_=node_id, text="a"), provenance))
     assert read is not None

@@ -1,4 +1,4 @@
-"""What separates two chunks of which nothing shows what is between."""
+"""Separators between chunks when nothing shows what lies between them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from llama_index_ext_ctxaug.passages.separators import HOLE_SEPARATOR, has_words
     ],
 )
 def test_separators(before: str, after: str, between: str) -> None:
-    """A line break, a blank line, a space or nothing, by script and markup; letters are never glued."""
+    """The separator is a line break, blank line, space or nothing, by script and markup."""
     assert separator(before, after) == between
     assert join_texts([before, after]).text == before + between + after
     assert join_texts([before, after], chunk_separator="|").text == f"{before}|{after}"
 
 
 def test_a_few_characters_may_be_stripped_and_many_are_a_hole() -> None:
-    """Linked chunks with a few characters between them had white space there; with many a text is missing."""
+    """Linked chunks a few characters apart had white space between them; farther apart, text is missing."""
     text = "x" * 300
     first = TextChunk(text[:100], 0, 100, "doc", document="doc")
     for gap, between in ((1, " "), (2, "\n\n"), (5, "\n\n   "), (50, HOLE_SEPARATOR)):
@@ -77,7 +77,7 @@ def test_repeated_table_headers_come_once() -> None:
 
 @pytest.mark.parametrize("part", ["<", "<!--", "<script>", "&", "<a "])
 def test_what_is_almost_markup_takes_linear_time(part: str) -> None:
-    """Text made to mislead the search for markup is seen through in well under a second."""
+    """Text made to mislead the search for markup is scanned in well under a second."""
     began = time.perf_counter()
     has_words(part * (4_900 // len(part)))
     assert time.perf_counter() - began < 2

@@ -1,4 +1,4 @@
-"""Nodes with provenance go through stores and come back with the same provenance."""
+"""Stores return nodes with the same provenance."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def nodes() -> list[BaseNode]:
 
 
 def check(stored: BaseNode, node: BaseNode) -> None:
-    """Check that a node came back with its provenance, and that it is cited as before."""
+    """Check that a node comes back with its provenance, and is cited as before."""
     assert read_provenance(stored) == read_provenance(node)
     assert read_provenance(node) is not None
     assert cite(stored) == cite(node)
@@ -52,7 +52,7 @@ def check(stored: BaseNode, node: BaseNode) -> None:
 
 @pytest.mark.stores
 def test_vector_stores(make_store: Callable[[], BasePydanticVectorStore], nodes: list[BaseNode]) -> None:
-    """Each vector store takes the nodes, and a query returns them with the same provenance."""
+    """Each vector store accepts the nodes, and a query returns them with the same provenance."""
     for node in nodes:
         store = make_store()
         store.add([node])
