@@ -1,4 +1,4 @@
-"""AutoMergingPostprocessor: each parameter, and what happens where a parent cannot be taken."""
+"""AutoMergingPostprocessor: each parameter, and parents that cannot merge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def merger(tree: Hierarchy, threshold: float = 0.5, **parameters: Any) -> AutoMe
 
 
 def test_levels_are_climbed_to_the_top(postprocess: Any) -> None:
-    """Two of three leaves merge, and of three such parents two; one read of all parents a level."""
+    """Two of three leaves merge, and two of three such parents; each level reads all parents at once."""
     tree = grow(TWO_LEVELS)
     augmenter = merger(tree)
     result = postprocess(augmenter, tree.retrieved("P.0.0", "P.0.1", "P.2.0", "P.2.2"))
@@ -39,7 +39,7 @@ def test_levels_are_climbed_to_the_top(postprocess: Any) -> None:
 
 @pytest.mark.parametrize(("levels", "expected"), [(1, ["P.0", "P.2"]), (2, ["P"]), (None, ["P"])])
 def test_levels_can_be_limited(postprocess: Any, levels: int | None, expected: list[str]) -> None:
-    """`max_levels` ends the climb, and nothing above is read."""
+    """`max_levels` ends the climb, and nothing above it is read."""
     tree = grow(TWO_LEVELS)
     augmenter = merger(tree, max_levels=levels, fill_gaps=0)
     assert ids(postprocess(augmenter, tree.retrieved("P.0.0", "P.0.1", "P.2.0", "P.2.2"))) == expected
@@ -47,7 +47,7 @@ def test_levels_can_be_limited(postprocess: Any, levels: int | None, expected: l
 
 
 def test_nothing_to_merge_costs_one_round(postprocess: Any) -> None:
-    """Where no parent merges, the grandparents are not read; hits without parents cost nothing."""
+    """If no parent merges, the grandparents are not read; hits without parents cost nothing."""
     tree = grow([*TWO_LEVELS, []])
     augmenter = merger(tree)
     postprocess(augmenter, tree.retrieved("P.0.0", "P.1.0"))
@@ -55,7 +55,7 @@ def test_nothing_to_merge_costs_one_round(postprocess: Any) -> None:
 
 
 def test_a_chunk_of_another_child_gives_way_to_the_grandparent(postprocess: Any) -> None:
-    """A leaf whose own parent did not merge is below the grandparent that did; its score counts there."""
+    """If a leaf's own parent did not merge, the leaf and its score go to the merged grandparent."""
     tree = grow(TWO_LEVELS)
     found = tree.retrieved("P.1.0", "P.0.0", "P.0.1", "P.2.0", "P.2.1", scores=[0.9, 0.5, 0.5, 0.4, 0.4])
     (best,) = postprocess(merger(tree), found)
@@ -69,7 +69,7 @@ def test_a_chunk_of_another_child_gives_way_to_the_grandparent(postprocess: Any)
 def test_a_retrieved_parent_takes_its_children_in(
     postprocess: Any, own: float | None, expected: float
 ) -> None:
-    """It stays whatever the share, with the better of its own and its children's score, at the first rank."""
+    """A retrieved parent stays at any share, with the best score and rank of itself and its children."""
     tree = grow([[[]] * 4, []])
     found = tree.retrieved("P.1", "Q", "P", scores=[0.7, 0.8, own])
     result = postprocess(merger(tree, sort_by_score=False), found)
@@ -79,7 +79,7 @@ def test_a_retrieved_parent_takes_its_children_in(
 
 
 def test_a_retrieved_grandparent_takes_a_leaf_in(postprocess: Any) -> None:
-    """A leaf far below a retrieved node is found to be so, though no parent merges."""
+    """A leaf far below a retrieved node is absorbed, even if no parent merges."""
     tree = grow([[[[[]] * 5] * 4] * 3])
     assert ids(postprocess(merger(tree), tree.retrieved("P.1.2.0", "P"))) == ["P"]
     assert ids(postprocess(merger(tree), tree.retrieved("P.1.2.0", "P.2"))) == ["P.1.2.0", "P.2"]
@@ -110,7 +110,7 @@ def test_the_tokenizer_can_be_chosen(postprocess: Any) -> None:
     ("gaps", "expected"), [(0, ["P.0", "P.3"]), (1, ["P.0", "P.3"]), (2, ["P.0", "P.1", "P.2", "P.3"])]
 )
 def test_gaps_are_filled_in_order(postprocess: Any, gaps: int, expected: list[str]) -> None:
-    """Children between two retrieved ones go out between them, without a score, for the nearer one."""
+    """Children between two retrieved ones are returned between them, without a score, for the nearer one."""
     tree = family(9)
     result = postprocess(merger(tree, fill_gaps=gaps, sort_by_score=False), tree.retrieved("P.3", "P.0"))
     assert sorted(ids(result)) == expected
@@ -122,7 +122,7 @@ def test_gaps_are_filled_in_order(postprocess: Any, gaps: int, expected: list[st
 
 
 def test_a_filled_gap_has_the_score_that_neighbors_have(postprocess: Any) -> None:
-    """Under neighbor_score="inherit" it has that of the nearest hit, under "none" it comes last."""
+    """With neighbor_score="inherit" it has the score of the nearest hit; with "none" it comes last."""
     tree = family(9)
     found = tree.retrieved("P.0", "P.2", "P.6")
     assert ids(postprocess(merger(tree), found)) == ["P.0", "P.2", "P.6", "P.1"]
@@ -133,7 +133,7 @@ def test_a_filled_gap_has_the_score_that_neighbors_have(postprocess: Any) -> Non
 
 @pytest.mark.parametrize("order", [("P.2", "P.0", "P.1"), ("P.1", "P.2", "P.0")])
 def test_hits_of_equal_score_are_named_in_reading_order(postprocess: Any, order: tuple[str, ...]) -> None:
-    """The hits below a merged parent are named best first, and in their order where none is better."""
+    """Hits below a merged parent are named best first, and in reading order at equal scores."""
     tree = family()
     (parent,) = postprocess(merger(tree), tree.retrieved(*order, scores=[0.5, 0.5, 0.5]))
     assert read_provenance(parent.node).hits == ("P.0", "P.1", "P.2")
@@ -147,7 +147,7 @@ def test_hits_of_equal_score_are_named_in_reading_order(postprocess: Any, order:
 def test_a_gap_between_two_hits_is_that_of_the_better(
     postprocess: Any, scores: list[float | None], nearest: str
 ) -> None:
-    """A child as near to both ends of its gap names the better hit first, and inherits its score."""
+    """A child equally near to both ends of its gap names the better hit first, and inherits its score."""
     tree = family(9)
     augmenter = merger(tree, neighbor_score="inherit", sort_by_score=False)
     result = postprocess(augmenter, tree.retrieved("P.0", "P.2", scores=scores))
@@ -157,7 +157,7 @@ def test_a_gap_between_two_hits_is_that_of_the_better(
 
 
 def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
-    """A child that is below another hit, as its own link says, is not filled in beside it."""
+    """A child below another hit, by its own link, is not filled in beside it."""
     tree = grow([[[]] * 9, [[]]])
     inside = tree.nodes["P.1"]
     inside.relationships[PARENT] = RelatedNodeInfo(node_id="Q")
@@ -168,8 +168,8 @@ def test_a_gap_that_another_hit_holds_stays_open(postprocess: Any) -> None:
     assert ids(result) == ["P.0", "P.2", "Q"]
 
 
-def test_a_merged_parent_stands_at_its_first_hit(postprocess: Any) -> None:
-    """Without sorting a parent has the first rank of its hits, not at that of the best of them."""
+def test_a_merged_parent_has_the_rank_of_its_first_hit(postprocess: Any) -> None:
+    """Without sorting, a parent has the rank of its first hit, not of its best."""
     tree = grow([[[]] * 2, [[]] * 3])
     found = tree.retrieved("P.0", "Q.0", "P.1", scores=[0.1, 0.5, 0.9])
     assert ids(postprocess(merger(tree, sort_by_score=False), found)) == ["P", "Q.0"]
@@ -178,7 +178,7 @@ def test_a_merged_parent_stands_at_its_first_hit(postprocess: Any) -> None:
 
 
 def test_the_budget_takes_the_best_hits_first(postprocess: Any) -> None:
-    """Under the budget's rule hits are kept by score, not in the order in which they came."""
+    """Under the budget rule, hits are kept by score, not in the order of the input."""
     tree = grow([[[]] * 5, [[]] * 5])
     for node in tree.nodes.values():
         node.set_content("word " * 10)
@@ -188,7 +188,7 @@ def test_the_budget_takes_the_best_hits_first(postprocess: Any) -> None:
 
 
 def test_under_a_budget_the_better_parent_merges(postprocess: Any) -> None:
-    """Where the budget lets one parent merge, it is that of the better hits, not of those that came first."""
+    """If the budget lets one parent merge, it is that of the better hits, not of the first ones."""
     tree = grow([[[]] * 2, [[]] * 2])
     for name, node in tree.nodes.items():
         node.set_content("word " * (10 if "." in name else 20))
@@ -201,7 +201,7 @@ def test_under_a_budget_the_better_parent_merges(postprocess: Any) -> None:
 def test_a_parent_merges_where_the_budget_holds_it_and_its_children(
     postprocess: Any, budget: int, expected: list[str]
 ) -> None:
-    """What is left beside its children must hold the parent, both with the metadata that the model sees."""
+    """The budget beside the children must hold the parent, both with the metadata that the model sees."""
     tree = family(3)
     for name, node in tree.nodes.items():
         node.set_content("word " * (10 if "." in name else 30))
@@ -210,8 +210,8 @@ def test_a_parent_merges_where_the_budget_holds_it_and_its_children(
     assert ids(postprocess(augmenter, tree.retrieved("P.0", "P.1"))) == expected
 
 
-def test_what_neighbors_are_is_told_by_order(postprocess: Any) -> None:
-    """With a budget neighbors are chosen by distance in the document, though hits are sorted by score."""
+def test_neighbors_are_known_by_order(postprocess: Any) -> None:
+    """With a budget, neighbors are chosen by distance in the document, though hits are sorted by score."""
     tree = family(9)
     for node in tree.nodes.values():
         node.set_content("word " * 10)
@@ -223,7 +223,7 @@ def test_what_neighbors_are_is_told_by_order(postprocess: Any) -> None:
 
 
 def test_a_gap_that_may_not_be_added_stays_open(postprocess: Any) -> None:
-    """A child in a gap that the filters refuse, or of another document, is not filled in."""
+    """A child in a gap that the filters reject, or of another document, is not filled in."""
     tree = family(9)
     tree.nodes["P.1"].metadata["secret"] = True
     tree.nodes["P.3"].relationships[SOURCE] = RelatedNodeInfo(node_id="elsewhere")
@@ -233,7 +233,7 @@ def test_a_gap_that_may_not_be_added_stays_open(postprocess: Any) -> None:
 
 
 def test_a_gap_with_a_hit_below_it_stays_open(postprocess: Any) -> None:
-    """A child between two retrieved ones counts, but does not take the place of a hit of its own."""
+    """A child between two retrieved ones counts, but does not replace a hit below it."""
     tree = grow([[[[]] * 4] * 9])
     found = tree.retrieved("P.0", "P.2", "P.1.3")
     assert ids(postprocess(merger(tree), found)) == ["P.0", "P.2", "P.1.3"]
@@ -243,7 +243,7 @@ def test_a_gap_with_a_hit_below_it_stays_open(postprocess: Any) -> None:
 def test_a_parent_that_cannot_be_taken(
     postprocess: Any, caplog: pytest.LogCaptureFixture, reason: str
 ) -> None:
-    """Its children stay, with one warning that names it and why; strict=True raises."""
+    """The children stay, with one warning that names the parent and the reason; strict=True raises."""
     tree = family()
     parent, filters = tree.nodes["P"], None
     if reason == "filter":
@@ -280,21 +280,21 @@ def test_all_that_is_wrong_is_one_warning(postprocess: Any, caplog: pytest.LogCa
 def test_a_filtered_parent_that_would_not_merge_is_no_news(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the share is too small anyway, nothing is refused."""
+    """If the share is too small anyway, no refusal is reported."""
     tree = family()
     assert ids(postprocess(merger(tree, neighbor_filters=lambda _: False), tree.retrieved("P.0"))) == ["P.0"]
     assert not caplog.messages
 
 
 def test_a_missing_parent_is_bridged(postprocess: Any) -> None:
-    """A leaf whose parent is missing gives way to the grandparent, which lists that parent."""
+    """A leaf with a missing parent is replaced by the grandparent that lists this parent."""
     tree = grow(TWO_LEVELS)
     tree.missing = {"P.1"}
     assert ids(postprocess(merger(tree), tree.retrieved("P.1.0", "P.0", "P.2"))) == ["P"]
 
 
 def test_a_failing_store_can_give_the_hits(postprocess: Any) -> None:
-    """With on_store_error="return_hits" a store that fails at any level gives all hits; else its error."""
+    """With on_store_error="return_hits" a store failure at any level gives all hits; otherwise its error."""
     tree = grow(TWO_LEVELS)
     found = tree.retrieved("P.0.0", "P.0.1")
     for works in (0, 1):
@@ -307,14 +307,14 @@ def test_a_failing_store_can_give_the_hits(postprocess: Any) -> None:
 
 
 def test_the_budget_s_rule_needs_a_budget() -> None:
-    """merge_rule="budget" without token_budget is an error that says what to set."""
+    """merge_rule="budget" without token_budget is an error that names the parameter to set."""
     with pytest.raises(ValueError, match="set token_budget"):
         merger(family(), merge_rule="budget")
     assert issubclass(ConfigurationError, ValueError)
 
 
 def test_what_merges_under_a_budget_fits(postprocess: Any) -> None:
-    """Under the budget's rule parents, metadata included, are within the budget; the best hits go first."""
+    """Under the budget rule parents and their metadata are within the budget; the best hits are first."""
     tree = grow([[[]] * 3, [[]] * 3, [[]] * 3])
     for name, node in tree.nodes.items():
         node.set_content(" ".join(["word"] * (100 if "." in name else 300)))
@@ -329,7 +329,7 @@ def test_what_merges_under_a_budget_fits(postprocess: Any) -> None:
 
 @pytest.mark.parametrize(("by_score", "expected"), [(True, ["P", "Q.0"]), (False, ["Q.0", "P"])])
 def test_order(postprocess: Any, by_score: bool, expected: list[str]) -> None:
-    """By score, best first; else a parent takes the place of its first child."""
+    """Nodes are sorted by score, best first; otherwise a parent takes the place of its first child."""
     tree = grow([[[]] * 2, [[]] * 3])
     found = tree.retrieved("Q.0", "P.0", "P.1", scores=[0.1, 0.2, 0.9])
     assert ids(postprocess(merger(tree, sort_by_score=by_score), found)) == expected
@@ -337,7 +337,7 @@ def test_order(postprocess: Any, by_score: bool, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("by_score", [True, False])
 def test_passages(postprocess: Any, by_score: bool) -> None:
-    """With output="passages" merged parents and filled runs go out as passages, sorted like nodes."""
+    """With output="passages" merged parents and filled runs are passages, sorted like nodes."""
     tree = grow([[[]] * 4, [[]] * 9])
     found = tree.retrieved("Q.2", "P.0", "P.1", "P.2", "Q.0", scores=[0.3, 0.9, 0.8, 0.7, 0.4])
     run, parent = postprocess(merger(tree, output="passages", sort_by_score=by_score), found)[
@@ -354,7 +354,7 @@ def test_passages(postprocess: Any, by_score: bool) -> None:
 
 
 def test_a_parent_of_the_stored_copy_s_document(postprocess: Any) -> None:
-    """A hit that has lost its source document gets it from its stored copy before its parent is judged."""
+    """A hit without a source document takes it from its stored copy before its parent is judged."""
     tree = family()
     found = tree.retrieved("P.0", "P.1", "P.2")
     bare = [
@@ -378,7 +378,7 @@ def test_what_was_merged_is_reported(postprocess: Any, ends: list) -> None:
 
 
 def test_what_was_refused_is_reported(postprocess: Any, ends: list) -> None:
-    """The end event counts parents and gaps that the filters refused, and parents without text."""
+    """The end event counts parents and gaps that the filters rejected, and parents without text."""
     tree = grow([[[]] * 2, [[]] * 9, [[]] * 2])
     tree.nodes["P"].metadata["secret"] = tree.nodes["Q.1"].metadata["secret"] = True
     tree.nodes["R"].set_content(" ")
@@ -401,7 +401,7 @@ def test_what_takes_in_others_says_what_it_was(postprocess: Any) -> None:
 
 
 def test_long_chains_of_parents_are_climbed() -> None:
-    """A chain of 120 single children merges to the top, without deep recursion, one read a level."""
+    """A chain of 120 single children merges to the top, without deep recursion, one read per level."""
     shape: list[Any] = []
     for _ in range(120):
         shape = [shape]
@@ -416,7 +416,7 @@ def test_long_chains_of_parents_are_climbed() -> None:
 def test_an_edited_child_stays_beside_its_parent(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture, offsets: bool
 ) -> None:
-    """A parent replaces only children whose text it holds; one that was edited stays, with one warning."""
+    """A parent replaces only children with text that it holds; an edited one stays, with one warning."""
     tree = family(4)
     parent, children = tree.nodes["P"], [tree.nodes[f"P.{number}"] for number in range(4)]
     for number, child in enumerate(children):

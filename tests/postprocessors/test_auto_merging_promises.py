@@ -1,4 +1,4 @@
-"""What merging keeps over random hierarchies, hits and faults, sync and async."""
+"""Invariants of merging over random hierarchies, hits and faults, sync and async."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ANY_RULE = st.one_of(RULES, RULES, BUDGETS)
 
 
 def both_ways(tree: Hierarchy, hits: list[NodeWithScore] | None = None, **rule: Any) -> list[NodeWithScore]:
-    """The result of a call, which is the same sync and async."""
+    """Return the result of a call, which is the same sync and async."""
     given_hits = tree.hits if hits is None else hits
     result = AutoMergingPostprocessor(docstore=tree.store(), **rule).postprocess_nodes(given_hits)
     merger = AutoMergingPostprocessor(docstore=tree.store(), **rule)
@@ -49,8 +49,8 @@ def both_ways(tree: Hierarchy, hits: list[NodeWithScore] | None = None, **rule: 
     return result
 
 
-def stands_for(hit: NodeWithScore) -> tuple[str, ...]:
-    """The hits that a node of the output replaces."""
+def replaced_hits(hit: NodeWithScore) -> tuple[str, ...]:
+    """Return the hits that a node of the output replaces."""
     provenance = read_provenance(hit.node)
     if provenance is None:
         return (hit.node.node_id,)
@@ -59,11 +59,11 @@ def stands_for(hit: NodeWithScore) -> tuple[str, ...]:
 
 @many
 @given(hierarchies(), ANY_RULE)
-def test_each_hit_goes_out_or_one_node_above_it(tree: Hierarchy, rule: dict[str, Any]) -> None:
-    """Whatever is missing, wrong or a ring: a call ends, and each hit is there itself or under one parent."""
+def test_each_hit_or_one_node_above_it_is_returned(tree: Hierarchy, rule: dict[str, Any]) -> None:
+    """For any fault or ring, a call ends, and each hit is returned itself or under one parent."""
     result = both_ways(tree, **rule)
     assert len(set(ids(result))) == len(result)
-    covered = [hit_id for hit in result for hit_id in stands_for(hit)]
+    covered = [hit_id for hit in result for hit_id in replaced_hits(hit)]
     assert sorted(covered) == sorted({hit.node.node_id for hit in tree.hits})
     retrieved = {id(hit) for hit in tree.hits}
     for hit in result:
@@ -73,19 +73,19 @@ def test_each_hit_goes_out_or_one_node_above_it(tree: Hierarchy, rule: dict[str,
 @many
 @given(hierarchies(faults=False, lost=False), ANY_RULE)
 def test_never_a_node_and_one_above_it(tree: Hierarchy, rule: dict[str, Any]) -> None:
-    """No node of the output is above another; parents are truly above the hits that they name."""
+    """No node of the output is above another, and parents are truly above the hits that they name."""
     result = both_ways(tree, **rule)
     out = set(ids(result))
     for hit in result:
         assert out.isdisjoint(tree.ancestors(hit.node.node_id))
-        for hit_id in stands_for(hit):
+        for hit_id in replaced_hits(hit):
             assert hit.node.node_id in (hit_id, *tree.ancestors(hit_id))
 
 
 @many
 @given(hierarchies(faults=False, lost=False), RULES, THRESHOLDS)
 def test_a_higher_threshold_only_splits(tree: Hierarchy, rule: dict[str, Any], other: float) -> None:
-    """Output under a higher threshold is also there under a lower one, or is below a node that is."""
+    """A node under a higher threshold is also returned under a lower one, or is below one that is."""
     low, high = sorted((rule["simple_ratio_thresh"], other))
     coarse = set(ids(both_ways(tree, **{**rule, "simple_ratio_thresh": low})))
     for id_ in ids(both_ways(tree, **{**rule, "simple_ratio_thresh": high})):
@@ -95,7 +95,7 @@ def test_a_higher_threshold_only_splits(tree: Hierarchy, rule: dict[str, Any], o
 @many
 @given(hierarchies(), ANY_RULE, st.integers(0, 100))
 def test_the_order_of_hits_shows_in_ranks_alone(tree: Hierarchy, rule: dict[str, Any], seed: int) -> None:
-    """Another order of the hits gives the same nodes, with the same scores and provenance."""
+    """Hits in another order give the same nodes, with the same scores and provenance."""
     scores = {hit.score for hit in tree.hits}
     if rule.get("merge_rule") == "budget" and len(scores) < len(tree.hits):
         return  # of equal scores the first rank is kept first
@@ -105,7 +105,7 @@ def test_the_order_of_hits_shows_in_ranks_alone(tree: Hierarchy, rule: dict[str,
 
 
 def said(hit: NodeWithScore) -> Any:
-    """Score and provenance of a node; its hits sorted, since equal scores without a place go by rank."""
+    """Return score and provenance of a node; hits are sorted, since ties without a place go by rank."""
     provenance = read_provenance(hit.node)
     return hit.score, provenance and (provenance.role, provenance.hops, sorted(provenance.hits))
 
@@ -113,7 +113,7 @@ def said(hit: NodeWithScore) -> Any:
 @many
 @given(hierarchies(), RULES)
 def test_a_second_time_changes_nothing(tree: Hierarchy, rule: dict[str, Any]) -> None:
-    """Merging what is merged gives the same nodes with the same scores, in the same order."""
+    """Merging merged nodes gives the same nodes with the same scores, in the same order."""
     once = both_ways(tree, **rule)
     twice = both_ways(tree, once, **rule)
     assert [(hit.node.node_id, hit.score) for hit in once] == [(hit.node.node_id, hit.score) for hit in twice]
@@ -131,7 +131,7 @@ def test_no_node_is_read_twice(tree: Hierarchy, rule: dict[str, Any]) -> None:
 @many
 @given(hierarchies(faults=False, lost=False), RULES)
 def test_a_whole_tree_takes_a_round_for_each_level(tree: Hierarchy, rule: dict[str, Any]) -> None:
-    """There are at most as many rounds of reading as levels above the deepest hit."""
+    """Reading takes at most as many rounds as there are levels above the deepest hit."""
     store = tree.store()
     AutoMergingPostprocessor(docstore=store, **{**rule, "fill_gaps": 0}).postprocess_nodes(tree.hits)
     depth = max((len(list(tree.ancestors(hit.node.node_id))) for hit in tree.hits), default=0)
@@ -161,7 +161,7 @@ def test_levels_are_limited(tree: Hierarchy, levels: int) -> None:
 @many
 @given(hierarchies(faults=False, lost=False), RULES)
 def test_whole_trees_merge_as_the_definition_says(tree: Hierarchy, rule: dict[str, Any]) -> None:
-    """Against the definition, worked out from the leaves upwards: which nodes go out, with which scores."""
+    """The returned nodes and scores match the definition, worked out from the leaves upwards."""
     rule = {**rule, "weigh_by": "count"}
     expected = definition(tree, rule)
     result = {hit.node.node_id: hit.score for hit in both_ways(tree, **rule)}
@@ -171,7 +171,7 @@ def test_whole_trees_merge_as_the_definition_says(tree: Hierarchy, rule: dict[st
 
 
 def definition(tree: Hierarchy, rule: dict[str, Any]) -> dict[str, float | None]:
-    """The output by node id, from the whole tree at once."""
+    """Return the output by node id, from the whole tree at once."""
     own: dict[str, float | None] = {}
     for hit in tree.hits:
         own[hit.node.node_id] = max(hit.score, own.get(hit.node.node_id), key=score_key)
@@ -187,10 +187,10 @@ def definition(tree: Hierarchy, rule: dict[str, Any]) -> dict[str, float | None]
         ]
 
     def settle(id_: str) -> tuple[bool, dict[str, float | None]]:
-        """Whether a node stands, and what goes out of it and of what is below it."""
+        """Return whether a node is part of the output, and the output of its subtree."""
         children = tree.children(id_)
         settled = [settle(child) for child in children]
-        there = [stands for stands, _ in settled]
+        there = [present for present, _ in settled]
         gaps = filled(children, there)
         covered = sum(there) + len(gaps)
         share = covered / len(children) if children else 0.0

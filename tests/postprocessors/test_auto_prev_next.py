@@ -1,4 +1,4 @@
-"""AutoPrevNextNodePostprocessor: which hits are asked about, what the answers do, what is reported."""
+"""AutoPrevNextNodePostprocessor: the hits that are judged, the effects of answers, and the reports."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Answers = Callable[[str], str]
 
 
 def excerpt(prompt: str) -> str:
-    """The excerpt that a default prompt asks about."""
+    """Return the excerpt that a default prompt asks about."""
     return prompt.rsplit("Excerpt: ", 1)[1].rsplit("\nQuestion: ", 1)[0]
 
 
 def by_chunk(answers: dict[int, str]) -> Answers:
-    """Answers by the number of the chunk that is asked about; NONE for others."""
+    """Answer by the number of the chunk in question; NONE for others."""
     return lambda prompt: answers.get(int(re.search(r"chunk (\d+)", excerpt(prompt))[1]), "NONE")  # type: ignore[index]
 
 
@@ -56,7 +56,7 @@ def decisions() -> Iterator[list[DirectionsChosenEvent]]:
     [("PREVIOUS", [1, 2, 3]), ("NEXT", [3, 4, 5]), ("BOTH", [1, 2, 3, 4, 5]), ("NONE", [3])],
 )
 def test_the_answer_decides(postprocess: Any, answer: str, expected: list[int]) -> None:
-    """PREVIOUS, NEXT and BOTH add num_nodes chunks on the sides they name, NONE adds nothing."""
+    """PREVIOUS, NEXT and BOTH add num_nodes chunks on the named sides; NONE adds nothing."""
     nodes = linked_document(8)
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=ScriptedLLM(answers=[answer]), num_nodes=2
@@ -68,7 +68,7 @@ def test_the_answer_decides(postprocess: Any, answer: str, expected: list[int]) 
 
 
 def test_each_hit_has_its_own_answer(postprocess: Any) -> None:
-    """Runs keep the rank of their first hit, are in reading order, and hits keep their scores."""
+    """Runs keep the rank of their first hit and are in reading order; hits keep their scores."""
     nodes = linked_document(30)
     llm = ScriptedLLM(answers=by_chunk({20: "PREVIOUS", 3: "NEXT", 4: "NEXT", 11: "NONE"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
@@ -92,7 +92,7 @@ def test_the_prompt_carries_excerpt_and_query(postprocess: Any) -> None:
 
 
 def test_the_model_of_the_settings(postprocess: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an LLM of its own it asks Settings.llm, as it is at the time of the call."""
+    """Without an LLM of its own it uses Settings.llm, as it is at the time of the call."""
     nodes = linked_document(3)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes))
     llm = ScriptedLLM(answers=["NEXT"])
@@ -102,7 +102,7 @@ def test_the_model_of_the_settings(postprocess: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_no_call_without_a_neighbor(postprocess: Any, decisions: list[DirectionsChosenEvent]) -> None:
-    """A document's only chunk, and hits between hits, have nothing to gain; nobody is asked about them."""
+    """A document's only chunk, and hits between hits, have nothing to add and cost no call."""
     alone, nodes = linked_document(1, source_id="alone"), linked_document(5)
     llm = ScriptedLLM(answers=["BOTH"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(alone, nodes), llm=llm)
@@ -115,7 +115,7 @@ def test_no_call_without_a_neighbor(postprocess: Any, decisions: list[Directions
 
 
 def test_no_call_where_filters_refuse_the_neighbors(postprocess: Any) -> None:
-    """A neighbor that may not be added is no reason to ask."""
+    """A neighbor that may not be added causes no call."""
     nodes = linked_document(5)
     llm = ScriptedLLM(answers=["BOTH"])
     augmenter = AutoPrevNextNodePostprocessor(
@@ -128,7 +128,7 @@ def test_no_call_where_filters_refuse_the_neighbors(postprocess: Any) -> None:
 def test_no_call_for_blank_and_repeated_text(
     postprocess: Any, decisions: list[DirectionsChosenEvent]
 ) -> None:
-    """A blank hit adds nothing; hits of equal text share one call, and each grows by its answer."""
+    """A blank hit adds nothing; hits of equal text share one call, and each expands by its answer."""
     nodes = linked_document(["a", " \n", "b", "same", "c", "d", "same", "e"])
     llm = ScriptedLLM(answers=["NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
@@ -139,7 +139,7 @@ def test_no_call_for_blank_and_repeated_text(
 
 
 def test_no_call_for_no_nodes(postprocess: Any) -> None:
-    """num_nodes=0 and an empty list of hits ask nobody and read nothing."""
+    """num_nodes=0 and an empty list of hits make no call and no read."""
     nodes = linked_document(3)
     store, llm = ObservedDocstore(docstore_of(nodes)), ScriptedLLM(answers=["BOTH"])
     retrieved = hits(nodes, [1])
@@ -150,7 +150,7 @@ def test_no_call_for_no_nodes(postprocess: Any) -> None:
 
 
 def test_a_query_is_needed(postprocess: Any) -> None:
-    """Without a query the error says what to pass, and which augmenter needs none."""
+    """Without a query the error names what to pass, and an augmenter that needs none."""
     nodes = linked_document(3)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["NEXT"]))
     with pytest.raises(ConfigurationError, match=r"query_str=.*PrevNextNodePostprocessor"):
@@ -158,7 +158,7 @@ def test_a_query_is_needed(postprocess: Any) -> None:
 
 
 def test_one_read_for_all(postprocess: Any) -> None:
-    """The neighbors of all hits are read at once, before the calls, and not again for the expansion."""
+    """The neighbors of all hits are read at once before the calls, and not again for the expansion."""
     nodes = linked_document(40)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = AutoPrevNextNodePostprocessor(docstore=store, llm=ScriptedLLM(answers=["BOTH"]))
@@ -172,7 +172,7 @@ def test_one_read_for_all(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["", "我不知道。", "Perhaps. " * 40])
 def test_an_unclear_answer_is_none(postprocess: Any, caplog: pytest.LogCaptureFixture, answer: str) -> None:
-    """No answer ends a query; one warning shows its first 100 characters."""
+    """An unclear answer does not fail the query; one warning shows its first 100 characters."""
     nodes = linked_document(20)
     llm = ScriptedLLM(answers=by_chunk({4: answer, 9: answer, 14: "NEXT"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
@@ -208,7 +208,7 @@ class Failing(ScriptedLLM):
 def test_an_error_of_the_model_is_none(
     postprocess: Any, caplog: pytest.LogCaptureFixture, decisions: list[DirectionsChosenEvent]
 ) -> None:
-    """An LLM's error counts as NONE for its hit, with one warning without the key; others are decided."""
+    """An LLM error counts as NONE for its hit, with one warning without the key; others are decided."""
     nodes = linked_document(20)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=Failing(answers=["NEXT"]))
     with caplog.at_level(logging.DEBUG, logger="llama_index_ext_ctxaug"):
@@ -223,7 +223,7 @@ def test_an_error_of_the_model_is_none(
 
 
 def test_an_error_of_the_model_can_raise(postprocess: Any) -> None:
-    """on_llm_error="raise" raises what the LLM raised, unchanged."""
+    """on_llm_error="raise" raises the LLM's error unchanged."""
     nodes = linked_document(20)
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=Failing(answers=["NEXT"]), on_llm_error="raise"
@@ -233,7 +233,7 @@ def test_an_error_of_the_model_can_raise(postprocess: Any) -> None:
 
 
 def test_a_slow_model_is_none(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A call that takes longer than llm_timeout counts as NONE, and is not waited for."""
+    """A call that exceeds llm_timeout counts as NONE, and is not waited for."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["NEXT"], latency=3), llm_timeout=0.05
@@ -246,7 +246,7 @@ def test_a_slow_model_is_none(postprocess: Any, caplog: pytest.LogCaptureFixture
 
 
 def test_a_quick_model_is_not_late(postprocess: Any) -> None:
-    """Within llm_timeout answers and errors come through as they are."""
+    """Within llm_timeout, answers and errors are passed on unchanged."""
     nodes = linked_document(20)
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=Failing(answers=["NEXT"]), llm_timeout=30
@@ -273,12 +273,12 @@ def test_a_failing_store(postprocess: Any) -> None:
 
 
 class Counting(ScriptedLLM):
-    """Remembers how many of its calls were under way at once; it waits for the expected number."""
+    """Records how many of its calls run at once; it waits for the expected number."""
 
     expected: int = 0
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Answer; counted."""
+        """Answer and count the call."""
         with LOCK:
             UNDER_WAY.append(UNDER_WAY[-1] + 1)
         end = time.perf_counter() + 5
@@ -291,7 +291,7 @@ class Counting(ScriptedLLM):
                 UNDER_WAY.append(UNDER_WAY[-1] - 1)
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Answer; counted."""
+        """Answer and count the call."""
         UNDER_WAY.append(UNDER_WAY[-1] + 1)
         end = time.perf_counter() + 5
         while max(UNDER_WAY) < self.expected and time.perf_counter() < end:
@@ -308,7 +308,7 @@ UNDER_WAY = [0]
 
 @pytest.mark.parametrize("workers", [1, 3, 10])
 def test_calls_run_side_by_side(postprocess: Any, workers: int) -> None:
-    """Exactly num_workers calls are under way at once, where there is work for them."""
+    """Exactly num_workers calls run at once, if there is enough work."""
     nodes = linked_document(40)
     UNDER_WAY[:] = [0]
     llm = Counting(answers=["NEXT"], latency=0.01, expected=workers)
@@ -328,32 +328,32 @@ async def test_the_async_path_uses_async_calls() -> None:
 
 
 class SyncOnly(CustomLLM):
-    """A model of a user, which knows nothing of async calls."""
+    """A user's model without async calls."""
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The defaults."""
+        """Return the defaults."""
         return LLMMetadata()
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Takes its time."""
+        """Answer slowly."""
         time.sleep(0.01)
         return CompletionResponse(text="NEXT")
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        """The answer as one piece."""
+        """Answer in one piece."""
         yield self.complete(prompt)
 
 
 def test_a_model_without_async_calls(postprocess: Any) -> None:
-    """A model that has only sync calls is asked in threads, so that the event loop stays free."""
+    """A model that has only sync calls runs in threads, so that the event loop stays free."""
     nodes = linked_document(5)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=SyncOnly())
     assert positions(postprocess(augmenter, hits(nodes, [1, 3]), query_str=QUERY)) == [1, 2, 3, 4]
 
 
 async def test_a_cancelled_call_ends_the_others() -> None:
-    """Cancelling the call cancels the calls of the model that are under way."""
+    """Cancelling the call cancels the model calls that are running."""
     nodes = linked_document(40)
     UNDER_WAY[:] = [0]
     augmenter = AutoPrevNextNodePostprocessor(
@@ -403,7 +403,7 @@ def test_together_is_one_call(postprocess: Any, decisions: list[DirectionsChosen
 
 @pytest.mark.parametrize("useless", ["NEXT", '{"1": "NEXT"}', '{"1": "NEXT", "2": "Hm?"}', ""])
 def test_together_falls_back(postprocess: Any, useless: str) -> None:
-    """An unusable answer for all is followed by a call for each."""
+    """After an unusable joint answer, each hit gets a call of its own."""
     nodes = linked_document(30)
     llm = ScriptedLLM(answers=[useless, "NEXT", "NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, decide="together")
@@ -412,7 +412,7 @@ def test_together_falls_back(postprocess: Any, useless: str) -> None:
 
 
 def test_together_that_does_not_fit(postprocess: Any) -> None:
-    """Excerpts that do not fit into one prompt together are judged one by one."""
+    """Excerpts that do not fit into one prompt are judged one by one."""
     nodes = linked_document([f"Chunk {place} " + "tells of the sea. " * 85 for place in range(12)])
     llm = ScriptedLLM(answers=["NEXT"], context_window=900)
     augmenter = AutoPrevNextNodePostprocessor(
@@ -427,7 +427,7 @@ def test_together_that_does_not_fit(postprocess: Any) -> None:
 
 
 def test_together_with_a_failing_model(postprocess: Any) -> None:
-    """An error of the one call counts as NONE for all, and is not followed by more calls."""
+    """An error of the one call counts as NONE for all, without further calls."""
     nodes = linked_document(30)
     calls: list[str] = []
 
@@ -459,7 +459,7 @@ def test_rounds_walk_on(postprocess: Any, decisions: list[DirectionsChosenEvent]
 
 
 def test_rounds_end(postprocess: Any) -> None:
-    """Expansion ends after max_rounds, and earlier where the document does."""
+    """Expansion ends after max_rounds, or earlier at the end of the document."""
     nodes = linked_document(6)
     llm = ScriptedLLM(answers=["NEXT"])
     three = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=3)
@@ -476,7 +476,7 @@ def test_rounds_end(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["compact", "refine"])
 def test_long_hits_are_refined(postprocess: Any, mode: str) -> None:
-    """The parts of a hit too long for one prompt go through the refine template with the answer so far."""
+    """The parts of a hit too long for one prompt are refined in turn with the answer so far."""
     long = " ".join(f"Sentence {number} tells of the sea." for number in range(400))
     nodes = linked_document(["a", long, "c"])
     llm = ScriptedLLM(answers=["PREVIOUS", "NEXT"], context_window=2000)
@@ -489,7 +489,7 @@ def test_long_hits_are_refined(postprocess: Any, mode: str) -> None:
 
 
 def test_long_hits_are_united_or_cut(postprocess: Any) -> None:
-    """Mode accumulate unites the answers of the parts; simple_summarize judges the first part alone."""
+    """Mode accumulate unites the answers of the parts; simple_summarize judges only the first part."""
     long = " ".join(f"Sentence {number} tells of the sea." for number in range(400))
     nodes = linked_document(["a", long, "c"])
     results = {}
@@ -506,7 +506,7 @@ def test_long_hits_are_united_or_cut(postprocess: Any) -> None:
 
 
 def test_a_window_too_small_for_the_prompt(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A model whose window does not hold the prompt itself counts as a failing model."""
+    """A model with a window too small for the prompt counts as a failing model."""
     nodes = linked_document(3)
     llm = ScriptedLLM(answers=["NEXT"], context_window=64)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
@@ -517,7 +517,7 @@ def test_a_window_too_small_for_the_prompt(postprocess: Any, caplog: pytest.LogC
 
 @pytest.mark.parametrize("mode", ["tree_summarize", "generation", "no_text", "context_only"])
 def test_modes_that_ignore_the_templates(mode: str) -> None:
-    """Response modes that would not use the templates are refused, with those that work."""
+    """Response modes that ignore the templates are rejected, and the error lists those that work."""
     with pytest.raises(ValidationError, match=f"'{mode}' does not use.*'compact'.*'refine'"):
         AutoPrevNextNodePostprocessor(docstore=docstore_of(), response_mode=mode)
 
@@ -552,7 +552,7 @@ def test_prompts_of_all_kinds(postprocess: Any) -> None:
     ],
 )
 def test_prompts_need_their_variables(name: str, lacking: str, missing: str) -> None:
-    """A prompt that lacks a variable is refused at construction and at update, naming what it lacks."""
+    """A prompt without a required variable is rejected at construction and update, with its name."""
     with pytest.raises(ValidationError, match=re.escape(f"{name} lacks {missing}")):
         AutoPrevNextNodePostprocessor(docstore=docstore_of(), **{name: lacking})
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of())
@@ -563,7 +563,7 @@ def test_prompts_need_their_variables(name: str, lacking: str, missing: str) -> 
 
 
 def test_prompts_can_be_got_and_updated(postprocess: Any) -> None:
-    """All three templates are prompts in LlamaIndex's sense, and an update is used in the next call."""
+    """All three templates are prompts in LlamaIndex's sense, and an update applies to the next call."""
     nodes = linked_document(3)
     llm = ScriptedLLM(answers=["NEXT"])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm)
@@ -575,7 +575,7 @@ def test_prompts_can_be_got_and_updated(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("prompt", [None, "{context_str} {query_str}"])
 def test_saving(postprocess: Any, prompt: str | None) -> None:
-    """to_dict and to_json leave docstore and LLM out, dump prompts as plain data, and come back the same."""
+    """to_dict and to_json omit docstore and LLM, dump prompts as plain data, and round-trip."""
     nodes = linked_document(3)
     store = docstore_of(nodes)
     more = {} if prompt is None else {"infer_prev_next_tmpl": prompt}
@@ -612,7 +612,7 @@ def test_labels_of_another_language(postprocess: Any) -> None:
 def test_events_and_verbose(
     postprocess: Any, decisions: list[DirectionsChosenEvent], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each decision, its raw answer, the calls and the tokens are in the event; verbose logs decisions."""
+    """The event holds each decision, its raw answer, the calls and the tokens; verbose logs decisions."""
     nodes = linked_document(20)
     llm = ScriptedLLM(answers=by_chunk({4: "**Next**, I think", 9: "dunno"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, verbose=True)
@@ -640,14 +640,14 @@ def test_events_and_verbose(
 
 
 def answer_for(prompt: str) -> str:
-    """An answer that depends on the excerpt alone."""
+    """Return an answer that depends on the excerpt alone."""
     return ("PREVIOUS", "NEXT", "NONE", "BOTH", "?!")[sum(map(ord, excerpt(prompt))) % 5]
 
 
 @given(worlds(), st.integers(0, 3), st.integers(1, 3), st.integers(1, 4))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_promises(world: World, num_nodes: int, rounds: int, workers: int) -> None:
-    """Hits survive as they came, sync and async agree, inputs stay, neighbors are of the hits' documents."""
+    """Hits and inputs stay, sync and async agree, and neighbors are of the hits' documents."""
     before = [(hit.to_dict(), hit.node.hash) for hit in world.hits]
     store = world.store()
     augmenter = AutoPrevNextNodePostprocessor(
@@ -677,7 +677,7 @@ def test_promises(world: World, num_nodes: int, rounds: int, workers: int) -> No
 @given(worlds(tidy=True), st.integers(1, 2), st.integers(0, 100))
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_order_of_hits_shows_in_ranks_alone(world: World, num_nodes: int, seed: int) -> None:
-    """Another order of the hits adds the same nodes."""
+    """Hits in another order add the same nodes."""
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=world.store(), llm=ScriptedLLM(answers=answer_for), num_nodes=num_nodes
     )
@@ -687,7 +687,7 @@ def test_the_order_of_hits_shows_in_ranks_alone(world: World, num_nodes: int, se
 
 
 def test_what_an_augmenter_added_is_not_judged(postprocess: Any) -> None:
-    """Augmenting twice asks about the hits alone, and adds nothing more around what was added."""
+    """A second run judges only the hits, and adds nothing around what was added."""
     nodes = linked_document(9)
     llm = ScriptedLLM(answers=by_chunk({4: "NEXT", 5: "NEXT"}))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, max_rounds=1)
@@ -697,7 +697,7 @@ def test_what_an_augmenter_added_is_not_judged(postprocess: Any) -> None:
 
 
 def test_passages(postprocess: Any) -> None:
-    """With output="passages" a hit and the neighbor that was wanted come as one text."""
+    """With output="passages" a hit and its wanted neighbor are one text."""
     nodes = linked_document(9)
     augmenter = AutoPrevNextNodePostprocessor(
         docstore=docstore_of(nodes), llm=ScriptedLLM(answers=["PREVIOUS"]), output="passages"

@@ -31,14 +31,14 @@ Post = Callable[..., list[NodeWithScore]]
 
 @pytest.fixture(params=["sync", "async"])
 def post(request: pytest.FixtureRequest) -> Post:
-    """Calls the postprocessor sync or async; the client's first look at its certificates may read files."""
+    """Call the postprocessor sync or async; the client may first read certificate files."""
     if request.param == "sync":
         return lambda augmenter, nodes: augmenter.postprocess_nodes(nodes, query_str="Who won?")
     return lambda augmenter, nodes: asyncio.run(augmenter.apostprocess_nodes(nodes, query_str="Who won?"))
 
 
 def reply(text: str | None) -> dict[str, Any]:
-    """A chat completion; None for one without a choice."""
+    """Return a chat completion; None gives one without a choice."""
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return {
         "id": "1",
@@ -50,7 +50,7 @@ def reply(text: str | None) -> dict[str, Any]:
 
 
 def endpoint(server: HTTPServer, answer: Callable[[str], Response | dict[str, Any]]) -> list[dict[str, Any]]:
-    """Serve answers to chat requests, by the last message; the requests' bodies are collected."""
+    """Serve answers to chat requests by the last message, and collect the bodies of the requests."""
     bodies: list[dict[str, Any]] = []
 
     def handle(request: Request) -> Response:
@@ -59,20 +59,20 @@ def endpoint(server: HTTPServer, answer: Callable[[str], Response | dict[str, An
         said = answer(bodies[-1]["messages"][-1]["content"])
         return said if isinstance(said, Response) else Response(json.dumps(said), mimetype="application/json")
 
-    # A path of its own: what an earlier test gave up waiting for may arrive at the server only now.
+    # A path of its own: a request that an earlier test gave up on may arrive only now.
     server.path = f"/{uuid4().hex}/v1"
     server.expect_request(f"{server.path}/chat/completions", method="POST").respond_with_handler(handle)
     return bodies
 
 
 def model(server: HTTPServer, **options: Any) -> OpenAI:
-    """The client, pointed at the endpoint."""
+    """Return the client, pointed at the endpoint."""
     options = {"max_retries": 0, "timeout": 20.0, **options}
     return OpenAI(model="gpt-4o-mini", api_key=KEY, api_base=server.url_for(server.path), **options)
 
 
 def test_the_requests_carry_the_prompt(httpserver: HTTPServer, post: Post) -> None:
-    """Each request carries rules, worked examples as turns, the excerpt and the question; answers decide."""
+    """Each request has rules, worked examples as turns, the excerpt and the question; answers decide."""
     nodes = linked_document(12)
     bodies = endpoint(httpserver, lambda asked: reply("NEXT" if "chunk 3 " in asked else "**Previous**"))
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=model(httpserver))
@@ -86,7 +86,7 @@ def test_the_requests_carry_the_prompt(httpserver: HTTPServer, post: Post) -> No
 
 
 def test_a_429_is_retried_by_the_client(httpserver: HTTPServer, post: Post) -> None:
-    """A refused call is tried again by the client, and its answer counts."""
+    """The client retries a refused call, and its answer counts."""
     nodes = linked_document(5)
     refused: list[str] = []
 
@@ -105,7 +105,7 @@ def test_a_429_is_retried_by_the_client(httpserver: HTTPServer, post: Post) -> N
 
 
 def slowly(asked: str) -> dict[str, Any]:
-    """An answer that comes too late."""
+    """Answer too late."""
     time.sleep(1)
     return reply("BOTH")
 
@@ -141,7 +141,7 @@ def test_a_fault_is_none(
     fault: str,
     decide: str,
 ) -> None:
-    """A fault of the endpoint counts as NONE with one warning; all hits go out; the key shows nowhere."""
+    """An endpoint fault counts as NONE with one warning; all hits are returned; the key is not shown."""
     nodes = linked_document(12)
     endpoint(httpserver, FAULTS[fault])
     augmenter = AutoPrevNextNodePostprocessor(
@@ -168,7 +168,7 @@ def test_a_fault_is_none(
 
 
 def test_one_fault_among_many(httpserver: HTTPServer, post: Post) -> None:
-    """A fault on one hit leaves the decisions over the others alone."""
+    """A fault on one hit does not affect the decisions on the others."""
     nodes = linked_document(20)
     endpoint(
         httpserver,

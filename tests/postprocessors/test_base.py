@@ -49,7 +49,7 @@ from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, 
     ids=["index", "storage context", "documents", "text", "nothing"],
 )
 def test_a_wrong_docstore_is_explained(make: Any, hint: str) -> None:
-    """What is no docstore is refused, and the message says where the docstore is to be found."""
+    """An invalid docstore is rejected, and the message says where to find the docstore."""
     with pytest.raises(ValueError, match=hint):
         PrevNextNodePostprocessor(docstore=make())
 
@@ -87,7 +87,7 @@ def test_no_hits_is_no_work(postprocess: Any, events: list[BaseEvent]) -> None:
 
 
 def test_provenance_of_added_nodes(postprocess: Any) -> None:
-    """Added nodes name their hits, nearest first, hops and stop reasons; no model reads that."""
+    """Added nodes name their hits, nearest first, with hops and stop reasons, hidden from models."""
     nodes = linked_document(6)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=3)
     result = postprocess(augmenter, hits(nodes, [1, 5]))
@@ -109,7 +109,7 @@ def test_provenance_of_added_nodes(postprocess: Any) -> None:
 
 
 def test_decay(postprocess: Any) -> None:
-    """Each hop lowers the score by the factor; a negative score is lowered too; None stays None."""
+    """Each hop lowers the score by the factor, negative scores too; None stays None."""
     nodes = linked_document(9)
     augmenter = PrevNextNodePostprocessor(
         docstore=docstore_of(nodes), num_nodes=2, neighbor_score="decay", score_decay=0.5
@@ -119,7 +119,7 @@ def test_decay(postprocess: Any) -> None:
 
 
 def test_return_hits_keeps_order_and_logs(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """With on_store_error="return_hits" the error is logged and the distinct hits go out."""
+    """With on_store_error="return_hits" the error is logged and the distinct hits are returned."""
     nodes = linked_document(6)
     store = ObservedDocstore(docstore_of(nodes), fail_after=1)
     augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=2, on_store_error="return_hits")
@@ -130,7 +130,7 @@ def test_return_hits_keeps_order_and_logs(postprocess: Any, caplog: pytest.LogCa
 
 
 def test_an_error_of_the_policy_is_never_taken_for_one_of_the_store() -> None:
-    """return_hits covers the docstore alone: a filter that raises still raises."""
+    """return_hits covers the docstore alone: the error of a filter is still raised."""
 
     def broken(node: Any) -> bool:
         raise ZeroDivisionError
@@ -144,7 +144,7 @@ def test_an_error_of_the_policy_is_never_taken_for_one_of_the_store() -> None:
 
 
 def test_growth_ends_before_a_refused_node(postprocess: Any) -> None:
-    """A node that the filters refuse is not skipped: expansion ends there, and says so."""
+    """A node that the filters reject is not skipped: expansion ends there, and reports it."""
     nodes = linked_document(5)
     for place, node in enumerate(nodes):
         node.metadata["tenant"] = "b" if place == 2 else "a"
@@ -158,7 +158,7 @@ def test_growth_ends_before_a_refused_node(postprocess: Any) -> None:
 
 
 def test_filters_are_saved_and_a_function_is_asked_for_again() -> None:
-    """MetadataFilters round-trip; a lost function is never silently no filter."""
+    """MetadataFilters round-trip; a lost filter function never silently means no filter."""
     filters = MetadataFilters(filters=[MetadataFilter(key="tenant", value="a")])
     store = SimpleDocumentStore()
     saved = PrevNextNodePostprocessor(docstore=store, neighbor_filters=filters).to_json()
@@ -179,7 +179,7 @@ class NextOfBest(ContextAugmenter):
 
 
 def test_a_policy_of_ones_own(postprocess: Any) -> None:
-    """A subclass is its policy and nothing else: name, parameters and output come with the engine."""
+    """A subclass only implements its policy: name, parameters and output come from the engine."""
     nodes = linked_document(6)
     augmenter = NextOfBest(docstore=docstore_of(nodes), neighbor_score="inherit")
     result = postprocess(augmenter, hits(nodes, [4, 1]))
@@ -188,7 +188,7 @@ def test_a_policy_of_ones_own(postprocess: Any) -> None:
 
 
 class BestAlone(ContextAugmenter):
-    """Lets the best hit go out and no other."""
+    """Returns only the best hit."""
 
     def expand(self, expansion: Expansion, query: QueryBundle | None) -> None:  # type: ignore[override]
         """Keep the best hit."""
@@ -204,7 +204,7 @@ def test_a_policy_that_reads_nothing_is_a_plain_method(postprocess: Any) -> None
 
 
 async def test_concurrent_calls_share_nothing() -> None:
-    """Calls that run at once on one postprocessor give each its own result."""
+    """Concurrent calls on one postprocessor each get their own result."""
     documents = [linked_document(20, source_id=f"doc{number}") for number in range(8)]
     store = ObservedDocstore(docstore_of(*documents), latency=0.002)
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=4)
@@ -214,7 +214,7 @@ async def test_concurrent_calls_share_nothing() -> None:
 
 
 async def test_a_cancelled_call_leaves_no_read_behind() -> None:
-    """After a cancellation in mid-read no further read is made."""
+    """After a cancellation in mid-read, no further read is made."""
     nodes = linked_document(20)
     store = ObservedDocstore(docstore_of(nodes), latency=0.05)
     augmenter = PrevNextNodePostprocessor(docstore=store, num_nodes=2)
@@ -239,7 +239,7 @@ print(json.dumps([hit.to_dict() for hit in augmenter.postprocess_nodes(hits)]))
 
 
 def test_equal_input_gives_equal_output_in_another_process(tmp_path: Path) -> None:
-    """Output is byte-equal under two hash seeds, with nodes that were pickled into the other process."""
+    """Output is byte-equal under two hash seeds, with nodes pickled into the other process."""
     documents = [
         linked_document(9, source_id=f"doc{n}", links=links) for n, links in enumerate(["both", "previous"])
     ]
@@ -261,7 +261,7 @@ def test_equal_input_gives_equal_output_in_another_process(tmp_path: Path) -> No
 
 
 def test_verbose_details_stay_out_of_the_log(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A call in which nothing is wrong logs nothing."""
+    """A call without a problem logs nothing."""
     nodes = linked_document(4)
     with caplog.at_level(logging.DEBUG, logger="llama_index_ext_ctxaug"):
         postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [1]))
@@ -269,7 +269,7 @@ def test_verbose_details_stay_out_of_the_log(postprocess: Any, caplog: pytest.Lo
 
 
 def test_augmenting_twice_is_augmenting_once(postprocess: Any) -> None:
-    """Neighbors that an augmenter added do not grow again, alone or in the company of their hits."""
+    """Neighbors that an augmenter added do not expand again, alone or with their hits."""
     nodes = linked_document(12)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=2)
     once = postprocess(augmenter, hits(nodes, [5]))
@@ -290,7 +290,7 @@ def test_pages_are_ordered_by_the_key_that_is_named(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("places", [[1, 2], [2, 1]])
 def test_both_ends_say_why_growth_ended(postprocess: Any, places: list[int]) -> None:
-    """The first and last node of a run say why expansion ended; a document's end counts before a count."""
+    """The first and last node of a run name the stop reason; a document's end precedes a count."""
     nodes = linked_document(6)
     nodes[4].metadata["tenant"] = "b"
     augmenter = PrevNextNodePostprocessor(

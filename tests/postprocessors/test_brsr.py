@@ -1,4 +1,4 @@
-"""BRSRPostprocessor: sections, windows, rerank and choice as one postprocessor."""
+"""BRSRPostprocessor: sections, windows, rerank and choice in one postprocessor."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ QUESTION = "When is the else clause of a while loop executed?"
 
 
 def test_defaults(chunks: list[TextNode]) -> None:
-    """The strategy's numbers: 256 tokens a side, windows of 512 at 128, the best ten."""
+    """The defaults are 256 tokens a side, windows of 512 at a stride of 128, and the best ten."""
     augmenter = brsr(chunks)
     assert (augmenter.expansion_tokens, augmenter.window_tokens, augmenter.stride_tokens) == (256, 512, 128)
     assert (augmenter.top_n, augmenter.overlap) == (10, "suppress")
 
 
 def test_the_answer_is_in_the_best_windows(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """Windows go out best first, within their size, and the first ones hold the answer's section."""
+    """Windows are returned best first, within their size, and the first ones hold the answer's section."""
     augmenter = brsr(chunks, window_tokens=120, stride_tokens=30, top_n=4)
     result = postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
     assert 1 <= len(result) <= 4
@@ -85,7 +85,7 @@ def test_the_answer_is_in_the_best_windows(postprocess: Postprocess, chunks: lis
 
 
 def test_windows_are_slices_of_their_documents(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """Offsets and pieces lead back to the document and the chunks; documents are never mixed."""
+    """Offsets and pieces lead back to the document and its chunks; documents are never mixed."""
     augmenter = brsr(chunks, window_tokens=100, stride_tokens=50)
     documents = {node.node_id: node.ref_doc_id for node in chunks}
     result = postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
@@ -100,7 +100,7 @@ def test_windows_are_slices_of_their_documents(postprocess: Postprocess, chunks:
 
 
 def test_it_is_the_steps_one_after_another(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """BRSR gives what its three steps give, called in turn."""
+    """BRSR gives the same as its three steps, called in turn."""
     options = {"window_tokens": 90, "stride_tokens": 30}
     found = retrieved(chunks, QUESTION)
     whole = postprocess(brsr(chunks, top_n=5, **options), found, query_str=QUESTION)
@@ -125,7 +125,7 @@ def test_the_same_in_every_run(postprocess: Postprocess, chunks: list[TextNode])
 
 
 def test_the_first_hits_are_used(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """With top_k only the first hits grow; a hit that two retrievers found counts once."""
+    """With top_k only the first hits expand; a hit that two retrievers found counts once."""
     found = retrieved(chunks, QUESTION)
     doubled = [found[0], NodeWithScore(node=found[0].node, score=17.0), *found[1:]]
     result = postprocess(
@@ -137,7 +137,7 @@ def test_the_first_hits_are_used(postprocess: Postprocess, chunks: list[TextNode
 
 @pytest.mark.parametrize("limit", [60, 150, 400])
 def test_the_context_has_a_cap(postprocess: Postprocess, chunks: list[TextNode], limit: int) -> None:
-    """The text that goes to the model is at most max_context_tokens long, windows are no longer than it."""
+    """The text for the model is at most max_context_tokens long, and so is each window."""
     augmenter = brsr(chunks, max_context_tokens=limit)
     result = postprocess(augmenter, retrieved(chunks, QUESTION), query_str=QUESTION)
     assert result
@@ -148,7 +148,7 @@ def test_the_context_has_a_cap(postprocess: Postprocess, chunks: list[TextNode],
 def test_sentences_fill_what_whole_windows_leave(
     postprocess: Postprocess, chunks: list[TextNode], overlap: str
 ) -> None:
-    """The first window that does not fit gives the sentences that do, at their place in the document."""
+    """Of the first window that does not fit, the sentences that do are kept, at their place."""
     options = {"window_tokens": 120, "stride_tokens": 60, "overlap": overlap}
     found = retrieved(chunks, QUESTION)
     left = taken = 0
@@ -171,7 +171,7 @@ def test_sentences_fill_what_whole_windows_leave(
 def test_the_cap_is_the_models_window(
     postprocess: Postprocess, chunks: list[TextNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default the context fits the LLM of the settings; None lifts that."""
+    """By default the context fits the LLM of the settings; None removes the limit."""
     monkeypatch.setattr(Settings, "_llm", ScriptedLLM(answers=["x"], context_window=600))
     found = retrieved(chunks, QUESTION)
     result = postprocess(brsr(chunks), found, query_str=QUESTION)
@@ -184,7 +184,7 @@ def test_the_cap_is_the_models_window(
 def test_merged_windows_are_within_the_cap(
     postprocess: Postprocess, chunks: list[TextNode], order: str
 ) -> None:
-    """What merged windows make is no longer than the context may be, and takes the place of its best one."""
+    """Merged windows stay within the context limit, and take the place of the best one."""
     sizes = {"window_tokens": 60, "stride_tokens": 20, "overlap": "merge", "order": order}
     found = retrieved(chunks, QUESTION)
     free = postprocess(brsr(chunks, **sizes), found, query_str=QUESTION)
@@ -202,7 +202,7 @@ def test_merged_windows_are_within_the_cap(
 
 
 def test_metadata_counts_in_the_cap(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """Windows are so much shorter that with the metadata that the model sees they are within the cap."""
+    """Windows are shortened so that they stay within the limit with the metadata that the model sees."""
     titled = [
         chunk.model_copy(update={"metadata": {"title": "a title of quite a few words, seen by the model"}})
         for chunk in chunks
@@ -218,7 +218,7 @@ def test_metadata_counts_in_the_cap(postprocess: Postprocess, chunks: list[TextN
 
 
 def test_tokens_across_the_joint_with_the_metadata_are_within_the_cap(postprocess: Postprocess) -> None:
-    """Where the metadata counts for more beside a window than beside the passage, there is room for it."""
+    """If the metadata counts for more beside a window than beside the passage, it still has room."""
     nodes = linked_document(
         ["naïve cat 數據 tokenization of façades, the naïve cat " * 12], metadata={"title": "cats"}
     )
@@ -230,13 +230,13 @@ def test_tokens_across_the_joint_with_the_metadata_are_within_the_cap(postproces
 
 
 class Sized(ScriptedLLM):
-    """A model that says how long its answers may be."""
+    """A model that states how long its answers may be."""
 
     num_output: int = 16
 
     @property
     def metadata(self) -> LLMMetadata:
-        """Context window and length of an answer."""
+        """Return the context window and the length of an answer."""
         return LLMMetadata(context_window=self.context_window, num_output=self.num_output)
 
 
@@ -244,9 +244,9 @@ class Sized(ScriptedLLM):
     ("context_window", "num_output", "expected"),
     [
         (600, 16, 320),  # 600 - 16 - 3 - 256 = 325, of which 5 make no sentence
-        (600, -16, 340),  # of a model that does not say how long its answers may be
+        (600, -16, 340),  # from a model that does not state how long its answers may be
         (300, 16, 20),  # less than the stride
-        (275, 16, 790),  # nothing is left, so that is no limit to go by
+        (275, 16, 790),  # nothing is left, so there is no limit to apply
         (200, 16, 790),
     ],
 )
@@ -257,7 +257,7 @@ def test_what_the_model_leaves(
     num_output: int,
     expected: int,
 ) -> None:
-    """Prompt, question and answer are taken off the model's window; windows are cut to what is left."""
+    """Prompt, question and answer are subtracted from the model's window; windows are cut to the rest."""
     monkeypatch.setattr(
         Settings, "_llm", Sized(answers=["x"], context_window=context_window, num_output=num_output)
     )
@@ -275,7 +275,7 @@ def test_what_the_model_leaves(
 
 
 def test_what_ranks_best_is_kept_whoever_added_it(postprocess: Postprocess) -> None:
-    """Within the cap a node that an augmenter added before goes before a hit that ranks lower."""
+    """Within the limit, a node that an earlier augmenter added wins over a hit that ranks lower."""
     one = linked_document(["The else clause of a loop."], source_id="one")
     two = linked_document(["Something about another matter."], source_id="two")
     added = with_provenance(one[0], Provenance("neighbor", ("elsewhere",), 1))
@@ -287,7 +287,7 @@ def test_what_ranks_best_is_kept_whoever_added_it(postprocess: Postprocess) -> N
 
 
 def test_no_query(postprocess: Postprocess, chunks: list[TextNode], caplog: pytest.LogCaptureFixture) -> None:
-    """Without a query the rerank is skipped, which is said, and the windows keep the passages' order."""
+    """Without a query the rerank is skipped and reported, and the windows keep the passages' order."""
     found = retrieved(chunks, QUESTION)
     with caplog.at_level(logging.WARNING):
         result = postprocess(brsr(chunks, window_tokens=100, stride_tokens=100), found)
@@ -298,7 +298,7 @@ def test_no_query(postprocess: Postprocess, chunks: list[TextNode], caplog: pyte
 def test_a_model_that_fails(
     postprocess: Postprocess, chunks: list[TextNode], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An embedding of the wrong kind leaves the order of the passages, with a warning."""
+    """An embedding of the wrong kind keeps the order of the passages, with a warning."""
 
     class Broken(MockEmbedding):
         def _get_vector(self) -> list[float]:
@@ -319,7 +319,7 @@ def test_few_reads(postprocess: Postprocess, chunks: list[TextNode]) -> None:
 
 
 def test_saved_and_restored(chunks: list[TextNode]) -> None:
-    """What is saved holds the numbers, and neither store nor models."""
+    """The saved form holds the numbers, without store or models."""
     augmenter = brsr(chunks, top_n=3, window_tokens=100, stride_tokens=50, stop_at="same_or_higher")
     data = augmenter.to_dict()
     assert not {"docstore", "embed_model", "reranker", "tokenizer"} & set(data)
@@ -338,13 +338,13 @@ def test_saved_and_restored(chunks: list[TextNode]) -> None:
     ],
 )
 def test_parameters_that_cannot_work_are_refused(chunks: list[TextNode], wrong: dict[str, object]) -> None:
-    """Wrong numbers are refused at construction."""
+    """Wrong numbers are rejected at construction."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         brsr(chunks, **wrong)
 
 
 def test_empty_input(postprocess: Postprocess, chunks: list[TextNode]) -> None:
-    """Nothing in, nothing out."""
+    """Empty input gives empty output."""
     assert postprocess(brsr(chunks), [], query_str=QUESTION) == []
 
 
@@ -355,7 +355,7 @@ CHINESE = "\n\n".join(
 
 
 def test_chinese(postprocess: Postprocess) -> None:
-    """Sections and windows of Chinese text: whole sentences, within the size, of the right chapter."""
+    """Windows of Chinese text have whole sentences, within the size, of the right chapter."""
     splitter = SentenceSplitter(chunk_size=120, chunk_overlap=0, secondary_chunking_regex="[^。]+[。]?")
     chunks = splitter.get_nodes_from_documents([Document(text=CHINESE, id_="zh")])
     found = [place for place, node in enumerate(chunks) if "读书" in node.text][1:3]
@@ -371,7 +371,7 @@ def test_chinese(postprocess: Postprocess) -> None:
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_grown_regions_contain_every_hit(data: st.DataObject, chunks: list[TextNode]) -> None:
-    """Whatever the hits, the windows before the choice hold the text of every hit; equal windows are one."""
+    """For any hits, the windows before the choice hold the text of every hit; equal windows are one."""
     places = data.draw(st.lists(st.integers(0, len(chunks) - 1), min_size=1, max_size=6, unique=True))
     size = data.draw(st.integers(20, 200))
     augmenter = brsr(

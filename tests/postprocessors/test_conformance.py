@@ -1,4 +1,4 @@
-"""Every postprocessor of the package keeps the promises of the conformance suites."""
+"""Every postprocessor of the package passes the conformance suites."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def scored(*texts: str) -> list[NodeWithScore]:
 
 
 def test_nodes_are_sorted_by_cosine(postprocess: Postprocess) -> None:
-    """The score is the cosine of question and text, the best first, whatever the scores before."""
+    """The score is the cosine of question and text, best first, whatever the previous scores."""
     rescore = EmbeddingRescorePostprocessor(embed_model=WordEmbedding())
     result = postprocess(
         rescore, scored("red fish", "blue", "red red fish fish", "green"), query_str="red fish"
@@ -36,13 +36,13 @@ def test_nodes_are_sorted_by_cosine(postprocess: Postprocess) -> None:
 
 
 def test_top_k(postprocess: Postprocess) -> None:
-    """At most top_k nodes go out, chosen after sorting."""
+    """At most top_k nodes are returned, chosen after sorting."""
     rescore = EmbeddingRescorePostprocessor(embed_model=WordEmbedding(), top_k=1)
     assert [h.node.node_id for h in postprocess(rescore, scored("a", "b", "c"), query_str="c")] == ["2"]
 
 
 def test_one_batched_call_with_each_text_once(postprocess: Postprocess) -> None:
-    """Texts go to the model in batches of its size, equal texts once."""
+    """Texts are sent to the model in batches of its size, equal texts once."""
     model = WordEmbedding(embed_batch_size=10)
     nodes = scored(*(f"text {n % 25}" for n in range(50)))
     result = postprocess(EmbeddingRescorePostprocessor(embed_model=model), nodes, query_str="text 3")
@@ -51,7 +51,7 @@ def test_one_batched_call_with_each_text_once(postprocess: Postprocess) -> None:
 
 
 def test_own_embeddings_are_used_where_they_fit(postprocess: Postprocess) -> None:
-    """A node with an embedding of the right length is not embedded again; one of another length is."""
+    """A node with an embedding of the right length is not embedded again; others are."""
     model = WordEmbedding(dimensions=8)
     right, wrong, none = scored("right", "wrong", "none")
     right.node.embedding, wrong.node.embedding = [1.0] * 8, [1.0] * 3
@@ -65,7 +65,7 @@ def test_own_embeddings_are_used_where_they_fit(postprocess: Postprocess) -> Non
 
 
 def test_zero_vectors_have_no_score(postprocess: Postprocess) -> None:
-    """A vector without a direction gives None, which ranks last, and never NaN."""
+    """A zero vector gives None, which ranks last, and never NaN."""
     rescore = EmbeddingRescorePostprocessor(embed_model=WordEmbedding())
     result = postprocess(rescore, scored("!!!", "word", "other"), query_str="word")
     assert [hit.node.node_id for hit in result] == ["1", "2", "0"]
@@ -85,7 +85,7 @@ def test_zero_vectors_have_no_score(postprocess: Postprocess) -> None:
     ],
 )
 def test_cosine(first: list[float], second: list[float], expected: float | None) -> None:
-    """The cosine of two vectors, None where it is not defined."""
+    """The cosine of two vectors is None if it is not defined."""
     assert (
         cosine(first, second) == pytest.approx(expected)
         if expected is not None
@@ -105,7 +105,7 @@ def test_no_query_keeps_the_order(postprocess: Postprocess, caplog: pytest.LogCa
 def test_model_of_the_settings_is_found_when_called(
     postprocess: Postprocess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a model of its own the one of the settings at the time of the call is used."""
+    """Without a model of its own it uses that of the settings, at the time of the call."""
     rescore = EmbeddingRescorePostprocessor()
     monkeypatch.setattr(Settings, "_embed_model", MockEmbedding(embed_dim=3))
     result = postprocess(rescore, scored("a", "b"), query_str="q")
@@ -113,8 +113,8 @@ def test_model_of_the_settings_is_found_when_called(
     assert "embed_model" not in EmbeddingRescorePostprocessor(embed_model=WordEmbedding()).to_dict()
 
 
-def test_nothing_is_changed_and_repeated_nodes_go_out_once(postprocess: Postprocess) -> None:
-    """Input nodes and scores are as before; the same node twice is one."""
+def test_nothing_is_changed_and_repeated_nodes_are_returned_once(postprocess: Postprocess) -> None:
+    """Input nodes and scores are unchanged; repeated nodes are returned once."""
     nodes = scored("a b", "b c")
     before = [hit.to_json() for hit in nodes]
     rescore = EmbeddingRescorePostprocessor(embed_model=WordEmbedding())
@@ -125,7 +125,7 @@ def test_nothing_is_changed_and_repeated_nodes_go_out_once(postprocess: Postproc
 
 
 class SlowEmbedding(BaseEmbedding):
-    """A model that has no async methods of its own, as many have."""
+    """A model without async methods, like many."""
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return [1.0, 0.0]
@@ -139,13 +139,13 @@ class SlowEmbedding(BaseEmbedding):
 
 
 def test_a_model_without_async_methods_does_not_block(postprocess: Postprocess) -> None:
-    """Where the model only has blocking methods they run in a thread."""
+    """A model that has only blocking methods runs in a thread."""
     rescore = EmbeddingRescorePostprocessor(embed_model=SlowEmbedding())
     assert [h.node.node_id for h in postprocess(rescore, scored("aaa", "a"), query_str="q")] == ["1", "0"]
 
 
 def test_an_error_of_the_model_is_raised(postprocess: Postprocess) -> None:
-    """What the model raises is raised as it is."""
+    """An error of the model is raised unchanged."""
 
     class Broken(SlowEmbedding):
         def _get_text_embedding(self, text: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""A hit's text replaced by a window that its metadata holds."""
+"""Replacing a hit's text with a window from its metadata."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ SENTENCES = [f"Sentence {n} is about topic {n * 37 % 23}. " for n in range(20)]
 def sentence_nodes(
     size: int = 3, *, sentences: list[str] = SENTENCES, source_id: str = "doc"
 ) -> list[TextNode]:
-    """The sentences of a document with their windows."""
+    """Return the sentences of a document with their windows."""
     parser = SentenceWindowNodeParser(window_size=size, sentence_splitter=lambda _: sentences)
     return parser([Document(text="".join(sentences), id_=source_id)])
 
 
 def scored(nodes: list[TextNode], places: list[int]) -> list[NodeWithScore]:
-    """Hits at these places, best first."""
+    """Return hits at these places, best first."""
     return [NodeWithScore(node=nodes[p], score=0.9 - 0.01 * rank) for rank, p in enumerate(places)]
 
 
 def test_replaces(postprocess: Postprocess) -> None:
-    """The text becomes the metadata's, as LlamaIndex's postprocessor has it; id, score and links are kept."""
+    """The text becomes the metadata's, as in LlamaIndex's postprocessor; id, score and links are kept."""
     hits = scored(sentence_nodes(), [4, 12])
     theirs = UpstreamReplacement("window").postprocess_nodes(copy.deepcopy(hits))
     out = postprocess(MetadataReplacementPostProcessor("window"), hits)
@@ -68,7 +68,7 @@ def test_replaces(postprocess: Postprocess) -> None:
 
 @pytest.mark.parametrize("value", [None, "", "  \n", 7, 1.5, ["a"], {"a": "b"}, True])
 def test_own_text_kept(postprocess: Postprocess, value: Any) -> None:
-    """A key that is missing, empty, blank or not a text leaves the same object, unchanged."""
+    """If the key is missing, empty, blank or not a text, the same object is returned unchanged."""
     hits = [
         NodeWithScore(node=TextNode(text="own", metadata={"window": value}), score=0.5),
         NodeWithScore(node=TextNode(text="other"), score=0.4),
@@ -81,7 +81,7 @@ def test_own_text_kept(postprocess: Postprocess, value: Any) -> None:
 
 
 def test_one_warning(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
-    """One warning a call says how many hits lack the key and which keys are there."""
+    """One warning per call gives the number of hits without the key, and the existing keys."""
     hits = [NodeWithScore(node=TextNode(text=str(n), metadata={"context": "c", "page": 1})) for n in range(3)]
     with caplog.at_level(logging.WARNING):
         postprocess(MetadataReplacementPostProcessor("window"), hits)
@@ -91,7 +91,7 @@ def test_one_warning(postprocess: Postprocess, caplog: pytest.LogCaptureFixture)
 
 
 def test_keys_in_order(postprocess: Postprocess) -> None:
-    """Of several keys the first that has a text counts, for each hit."""
+    """Of several keys, the first that has a text counts, for each hit."""
     metadata = [{"a": "A", "b": "B"}, {"a": " ", "b": "B"}, {"b": "B"}, {"c": "C"}]
     hits = [NodeWithScore(node=TextNode(text="own", metadata=one)) for one in metadata]
     out = postprocess(MetadataReplacementPostProcessor(["a", "b"]), hits)
@@ -99,7 +99,7 @@ def test_keys_in_order(postprocess: Postprocess) -> None:
 
 
 def test_sent_once(postprocess: Postprocess) -> None:
-    """The window is in the LLM's text once, although its key was not excluded."""
+    """The LLM's text holds the window once, although its key was not excluded."""
     hits = [NodeWithScore(node=TextNode(text="own", metadata={"window": "the window", "title": "T"}))]
     (out,) = postprocess(MetadataReplacementPostProcessor("window"), hits)
     for mode in (MetadataMode.LLM, MetadataMode.EMBED):
@@ -107,7 +107,7 @@ def test_sent_once(postprocess: Postprocess) -> None:
 
 
 def test_nothing_is_changed(postprocess: Postprocess) -> None:
-    """Hits stay as they came, hashes included, and a second call gives the same."""
+    """Hits and their hashes do not change, and a second call gives the same."""
     hits = scored(sentence_nodes(), [3, 4, 19])
     before, hashes = copy.deepcopy(hits), [hit.node.hash for hit in hits]
     for merge in (False, True):
@@ -119,7 +119,7 @@ def test_nothing_is_changed(postprocess: Postprocess) -> None:
 
 
 def in_memory_retrievers() -> dict[str, Any]:
-    """Every kind of retriever that hands out nodes that it keeps in memory, over the same nodes."""
+    """Return retrievers of every kind that returns nodes from memory, over the same nodes."""
     nodes = sentence_nodes()
     embedding = MockEmbedding(embed_dim=4)
     return {
@@ -132,7 +132,7 @@ def in_memory_retrievers() -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["vector", "summary", "bm25"])
 @pytest.mark.parametrize("merge", [False, True])
 def test_retrievers_keep_their_nodes(name: str, merge: bool) -> None:
-    """A retriever that keeps its nodes in memory gives the same after replacement as before."""
+    """A retriever that keeps its nodes in memory returns the same nodes after replacement."""
     retriever = in_memory_retrievers()[name]
     augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=merge)
     held = retriever.retrieve("topic 14")
@@ -157,7 +157,7 @@ def test_same_hits_at_any_size() -> None:
 
 
 def test_what_is_no_longer_true() -> None:
-    """Embedding and character offsets, which are those of the own text, are dropped."""
+    """Embedding and character offsets, which describe the own text, are dropped."""
     node = TextNode(
         text="own", metadata={"w": "wide own text"}, embedding=[1.0], start_char_idx=5, end_char_idx=8
     )
@@ -169,7 +169,7 @@ def test_what_is_no_longer_true() -> None:
 
 
 def test_kinds_of_nodes(postprocess: Postprocess) -> None:
-    """Image nodes, nodes of resources and subclasses stay what they are, with all else that they have."""
+    """Image nodes, resource nodes and subclasses keep their class and all other fields."""
 
     class Special(TextNode):
         extra: str = "kept"
@@ -236,7 +236,7 @@ def test_events(postprocess: Postprocess) -> None:
 
 
 def test_merged(postprocess: Postprocess) -> None:
-    """Windows that overlap are one node with each sentence once, at the best score, saying what is whose."""
+    """Overlapping windows are one node at the best score: each sentence once, attributed to its hit."""
     nodes = sentence_nodes()
     hits = scored(nodes, [10, 8, 9])
     (out,) = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), hits)
@@ -257,14 +257,14 @@ def test_merged(postprocess: Postprocess) -> None:
 
 
 def test_not_merged_unless_asked(postprocess: Postprocess) -> None:
-    """By default each hit has its own window, as in LlamaIndex, however much of it another has too."""
+    """By default each hit keeps its own window, as in LlamaIndex, however much the windows overlap."""
     nodes = sentence_nodes()
     out = postprocess(MetadataReplacementPostProcessor("window"), scored(nodes, [10, 8, 9]))
     assert [hit.node.text for hit in out] == [nodes[place].metadata["window"] for place in (10, 8, 9)]
 
 
 def test_apart(postprocess: Postprocess) -> None:
-    """Windows with text between them, and windows of other documents, stay nodes of their own."""
+    """Windows with text between them, and windows of other documents, stay separate nodes."""
     first, second = sentence_nodes(1), sentence_nodes(1, source_id="other")
     hits = [*scored(first, [3, 12]), *scored(second, [3])]
     out = postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), hits)
@@ -272,7 +272,7 @@ def test_apart(postprocess: Postprocess) -> None:
 
 
 def test_source_unknown(postprocess: Postprocess) -> None:
-    """Hits that do not say of which document they are are not merged, however alike their windows."""
+    """Hits of unknown documents are not merged, however alike their windows."""
     nodes = [TextNode(text=t, metadata={"window": "One long window. Another one."}) for t in ("One", "two")]
     hits = [NodeWithScore(node=node) for node in nodes]
     assert len(postprocess(MetadataReplacementPostProcessor("window", merge_overlaps=True), hits)) == 2
@@ -288,7 +288,7 @@ def test_windows_that_touch(postprocess: Postprocess) -> None:
 
 
 def test_offsets_in_parents_are_no_places(postprocess: Postprocess) -> None:
-    """Windows of chunks whose offsets count in different parents do not touch because these say so."""
+    """Offsets that count in different parents do not make windows touch."""
     nodes = [
         TextNode(id_=id_, text=text, metadata={"window": text}, start_char_idx=start, end_char_idx=start + 5)
         for id_, text, start in (("a", "Some.", 0), ("b", "More.", 5))
@@ -301,7 +301,7 @@ def test_offsets_in_parents_are_no_places(postprocess: Postprocess) -> None:
 
 
 def test_a_merged_window_is_not_sent_twice(postprocess: Postprocess) -> None:
-    """Where both hits have the same window it is the text, and no longer in the metadata."""
+    """If both hits have the same window, it is the text, and no longer in the metadata."""
     nodes = sentence_nodes(5, sentences=SENTENCES[:3])
     (out,) = postprocess(
         MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [2, 0])
@@ -318,7 +318,7 @@ def placed(id_: str, own: str, window: str, start: int) -> TextNode:
 
 
 def test_a_short_window_in_another_adds_nothing(postprocess: Postprocess) -> None:
-    """A window of a few characters that lies in another one is not put behind it."""
+    """A window of a few characters inside another one is not appended to it."""
     nodes = [placed("a", "乙。", "甲。乙。丙。", 2), placed("b", "丙。", "丙。", 4)]
     (out,) = postprocess(
         MetadataReplacementPostProcessor("window", merge_overlaps=True), scored(nodes, [0, 1])
@@ -327,7 +327,7 @@ def test_a_short_window_in_another_adds_nothing(postprocess: Postprocess) -> Non
 
 
 def test_what_a_window_has_twice_is_in_no_place(postprocess: Postprocess) -> None:
-    """Where a sentence is in its window twice, the piece is the window, with no place in the document."""
+    """If a window contains its sentence twice, the piece is the window, with no place in the document."""
     shared = "今天天气很好我们去公园散步。"
     nodes = [placed("a", "好。", f"好。好。{shared}", 2), placed("b", "好。", f"{shared}好。好。", 18)]
     (out,) = postprocess(
@@ -339,7 +339,7 @@ def test_what_a_window_has_twice_is_in_no_place(postprocess: Postprocess) -> Non
 
 
 def test_what_is_more_than_text_is_not_merged(postprocess: Postprocess) -> None:
-    """An image whose window overlaps that of a sentence stays a node of its own, with its image."""
+    """An image with a window that overlaps a sentence's stays a separate node, with its image."""
     nodes = sentence_nodes()
     image = ImageNode(
         id_="i", text="", image="aGk=", metadata=dict(nodes[3].metadata), relationships=nodes[3].relationships
@@ -350,8 +350,8 @@ def test_what_is_more_than_text_is_not_merged(postprocess: Postprocess) -> None:
     assert out[1].node.image == "aGk="
 
 
-def test_what_goes_out_has_links_of_its_own(postprocess: Postprocess) -> None:
-    """A change to the links of a replaced node does not reach the input node."""
+def test_output_nodes_have_links_of_their_own(postprocess: Postprocess) -> None:
+    """Changing the links of a replaced node does not affect the input node."""
     nodes = sentence_nodes()
     (out,) = postprocess(MetadataReplacementPostProcessor("window"), scored(nodes, [4]))
     assert out.node.relationships == nodes[4].relationships
@@ -360,7 +360,7 @@ def test_what_goes_out_has_links_of_its_own(postprocess: Postprocess) -> None:
 
 
 def test_short_sentences_by_links(postprocess: Postprocess) -> None:
-    """Hits that link to each other are merged however short what they share is."""
+    """Hits that link to each other are merged, however short the shared text."""
     nodes = sentence_nodes(1, sentences=["甲。", "乙。", "丙。", "丁。", "戊。"])
     for node in nodes:
         node.start_char_idx = node.end_char_idx = None
@@ -378,7 +378,7 @@ def test_short_sentences_by_links(postprocess: Postprocess) -> None:
     exact=st.booleans(),
 )
 def test_each_sentence_once(size: int, places: list[int], offsets: bool, links: bool, exact: bool) -> None:
-    """With or without offsets and links, in any order of hits: each sentence once, in document order."""
+    """With or without offsets and links, in any order of hits, each sentence appears once, in order."""
     nodes = list(sentence_nodes(size))
     if exact:
         nodes = list(WindowExtractor(window_size=size).extract(nodes, {"doc": "".join(SENTENCES)}))
@@ -402,7 +402,7 @@ def test_each_sentence_once(size: int, places: list[int], offsets: bool, links: 
 
 
 def test_order_of_hits_matters_by_rank_alone() -> None:
-    """Passages do not depend on the order of the hits, and are ordered by the rank of their first hit."""
+    """Passages depend on the order of hits only by the rank of their first hit."""
     nodes = sentence_nodes(1)
     places = [3, 4, 11, 12, 17]
     augmenter = MetadataReplacementPostProcessor("window", merge_overlaps=True)
@@ -416,7 +416,7 @@ def test_order_of_hits_matters_by_rank_alone() -> None:
 
 
 def test_merge_keeps_hits_without_window(postprocess: Postprocess) -> None:
-    """Among merged windows a hit without one keeps its own text and its rank."""
+    """Among merged windows, a hit without one keeps its own text and rank."""
     nodes = sentence_nodes()
     plain = NodeWithScore(node=TextNode(text="plain"), score=0.95)
     hits = [scored(nodes, [4])[0], plain, scored(nodes, [5])[0]]

@@ -40,14 +40,14 @@ TEXTS = [
 
 
 def passages_of(docstore: Any, num_nodes: int = 1, **parameters: Any) -> PrevNextNodePostprocessor:
-    """An augmenter with neighbors on both sides, and passages out."""
+    """An augmenter with neighbors on both sides and passages as output."""
     return PrevNextNodePostprocessor(
         docstore=docstore, num_nodes=num_nodes, mode="both", output="passages", **parameters
     )
 
 
 def test_a_hit_and_its_neighbors_are_one_node(postprocess: Postprocess):
-    """Chunks that touch become one text, which names its source, its place and the chunks outside."""
+    """Touching chunks become one text that names its source, its place and the chunks outside."""
     nodes = linked_document(TEXTS, offsets=True, metadata={"title": "Log"})
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
     node = passage.node
@@ -60,14 +60,14 @@ def test_a_hit_and_its_neighbors_are_one_node(postprocess: Postprocess):
     assert node.get_content(metadata_mode=MetadataMode.LLM) == f"title: Log\n\n{node.text.strip()}"
 
 
-def test_provenance_tells_every_character(postprocess: Postprocess):
-    """The pieces name node, role, hits, hops and place in the document, and why expansion ended."""
+def test_provenance_covers_every_character(postprocess: Postprocess):
+    """Pieces name node, role, hits, hops and place in the document, and why expansion ended."""
     nodes = linked_document(TEXTS, offsets=True)
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [3]))
     provenance = read_provenance(passage.node)
     assert provenance.role == "passage"
     assert provenance.hits == (nodes[3].node_id,)
-    assert not provenance.exact  # no document shows that the offsets are right
+    assert not provenance.exact  # without the document, the offsets are not verified
     assert (provenance.stopped_previous, provenance.stopped_next) == ("count", "count")
     assert [piece.role for piece in provenance.pieces] == ["neighbor", "hit", "neighbor"]
     assert [piece.hops for piece in provenance.pieces] == [1, 0, 1]
@@ -80,8 +80,8 @@ def test_provenance_tells_every_character(postprocess: Postprocess):
     assert cut.pieces[0].source_start == provenance.pieces[0].source_start + 5
 
 
-def test_a_hit_to_which_nothing_is_added_is_the_object_that_came_in(postprocess: Postprocess):
-    """A lone hit keeps its identity, and hits that touch become a passage even without neighbors."""
+def test_a_hit_to_which_nothing_is_added_is_the_input_object(postprocess: Postprocess):
+    """A lone hit stays the same object, and touching hits become a passage even without neighbors."""
     nodes = linked_document(TEXTS)
     found = hits(nodes, [0, 2, 3])
     result = postprocess(passages_of(docstore_of(nodes), num_nodes=0), found)
@@ -90,7 +90,7 @@ def test_a_hit_to_which_nothing_is_added_is_the_object_that_came_in(postprocess:
 
 
 def test_images_and_index_nodes_stay_whole(postprocess: Postprocess):
-    """Nodes that are more than text part a passage and go out by themselves."""
+    """Nodes that are more than text split a passage and are returned separately."""
     nodes = linked_document(TEXTS)
     image = ImageNode(
         id_=nodes[2].node_id, text="a photo", image="aGk=", relationships=nodes[2].relationships
@@ -105,7 +105,7 @@ def test_images_and_index_nodes_stay_whole(postprocess: Postprocess):
 
 
 def test_metadata_is_that_of_the_best_hit(postprocess: Postprocess):
-    """A passage has its best hit's metadata, shown as the hit shows it; pieces have their chunks' own."""
+    """A passage has the metadata of its best hit, and hides the same keys; pieces have their chunks' own."""
     nodes = linked_document(TEXTS, metadata={"file": "log.txt", "secret": "x"})
     for number, node in enumerate(nodes):
         node.metadata["page"] = number
@@ -132,7 +132,7 @@ def test_a_passage_is_scored_by_its_hits(postprocess: Postprocess, rule: str, sc
 
 
 def test_hits_can_be_marked(postprocess: Postprocess):
-    """Marks surround hit text, adjacent hits share a pair, and pieces count the marks."""
+    """Marks surround the text of hits, adjacent hits share a pair, and pieces include the marks."""
     nodes = linked_document(TEXTS, offsets=True)
     augmenter = passages_of(docstore_of(nodes), mark_hits=("<hit>", "</hit>"))
     (passage,) = postprocess(augmenter, hits(nodes, [1, 2]))
@@ -143,7 +143,7 @@ def test_hits_can_be_marked(postprocess: Postprocess):
 
 
 def test_all_runs_of_a_document_can_be_one_passage(postprocess: Postprocess):
-    """With passage_scope="document" runs are in document order with holes marked between them."""
+    """With passage_scope="document" runs are in document order, with holes marked between them."""
     nodes = linked_document(8, offsets=True)
     augmenter = passages_of(docstore_of(nodes), 0, passage_scope="document", hole_separator="\n...\n")
     (passage,) = postprocess(augmenter, hits(nodes, [6, 7, 1]))
@@ -151,8 +151,8 @@ def test_all_runs_of_a_document_can_be_one_passage(postprocess: Postprocess):
     assert not read_provenance(passage.node).exact
 
 
-def test_the_source_document_tells_what_was_stripped(postprocess: Postprocess):
-    """White space between chunks comes from the source document, read once, where the docstore holds it."""
+def test_the_source_document_shows_what_was_stripped(postprocess: Postprocess):
+    """White space between chunks comes from the source document, read once, if the docstore holds it."""
     text = "First sentence here.\n\n\tSecond sentence there.  Third one."
     document = Document(text=text, id_="doc")
     nodes = SentenceSplitter(chunk_size=6, chunk_overlap=0).get_nodes_from_documents([document])
@@ -169,7 +169,7 @@ def test_the_source_document_tells_what_was_stripped(postprocess: Postprocess):
 
 
 def test_leaves_of_a_hierarchy_have_their_place_in_the_document(postprocess: Postprocess):
-    """Offsets that count in a parent are seen through where the parents are in the docstore."""
+    """Offsets that count in a parent give places in the document if the docstore holds the parents."""
     text = topics["assignment"]
     document = Document(text=text, id_="doc")
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[512, 128], chunk_overlap=20)
@@ -184,7 +184,7 @@ def test_leaves_of_a_hierarchy_have_their_place_in_the_document(postprocess: Pos
 
 
 def test_all_topics_of_pydoc_are_slices_of_their_source():
-    """For every chunk of the 79 topics, at 128 tokens with 25 overlapping, two neighbors each side."""
+    """Every chunk of the 79 topics gives a slice: 128 tokens, 25 overlapping, two neighbors each side."""
     splitter = SentenceSplitter(chunk_size=128, chunk_overlap=25)
     for name, text in topics.items():
         document = Document(text=text, id_=name)
@@ -250,7 +250,7 @@ def test_passages_keep_every_promise(parsed: Parsed, known: bool, data: st.DataO
 
 
 def test_a_failing_store_gives_the_hits(postprocess: Postprocess, caplog: pytest.LogCaptureFixture):
-    """With on_store_error="return_hits" a failure while the source is read gives the hits too."""
+    """With on_store_error="return_hits" a failure while reading the source gives the hits too."""
     text = "First sentence here.\n\n\tSecond sentence there.  Third one."
     nodes = SentenceSplitter(chunk_size=6, chunk_overlap=0).get_nodes_from_documents([Document(text=text)])
     store = ObservedDocstore(docstore_of(nodes), fail_after=1)
@@ -263,7 +263,7 @@ def test_a_failing_store_gives_the_hits(postprocess: Postprocess, caplog: pytest
 
 
 def test_a_hit_that_lost_its_links_still_names_its_source(postprocess: Postprocess):
-    """Source and neighbors come from the store's copy where a vector store dropped them."""
+    """If a vector store dropped the links, source and neighbors come from the stored copy."""
     nodes = linked_document(TEXTS, offsets=True)
     bare = nodes[2].model_copy(update={"relationships": {}, "start_char_idx": None, "end_char_idx": None})
     (passage,) = postprocess(passages_of(docstore_of(nodes)), [NodeWithScore(node=bare, score=1.0)])
@@ -281,7 +281,7 @@ def test_a_hit_that_lost_its_links_still_names_its_source(postprocess: Postproce
     ],
 )
 def test_pages_share_no_text(postprocess: Postprocess, pages: list[str], offsets: bool):
-    """Pages are documents of their own: equal pages, headers and footers all stay, each on a new line."""
+    """Pages are separate documents: equal pages, headers and footers all stay, each on a new line."""
     documents = [
         linked_document(
             [text],
@@ -301,8 +301,8 @@ def test_pages_share_no_text(postprocess: Postprocess, pages: list[str], offsets
 
 @pytest.mark.parametrize("offsets", [True, False])
 @pytest.mark.parametrize("order", [[2, 0, 1], [1, 2, 0]])
-def test_runs_of_a_file_stand_page_by_page(postprocess: Postprocess, order: list[int], offsets: bool):
-    """With one passage for a file, pages are in the order of their labels, and runs of a page in it."""
+def test_runs_of_a_file_are_ordered_by_page(postprocess: Postprocess, order: list[int], offsets: bool):
+    """With one passage per file, pages are ordered by label, and the runs of a page by place."""
     labels = ["1", "2", "10"]
     documents = [
         linked_document(
@@ -325,7 +325,7 @@ def test_runs_of_a_file_stand_page_by_page(postprocess: Postprocess, order: list
 
 
 def tree_of(leaves: list[TextNode], parent_id: str, place: int, above: str | None) -> TextNode:
-    """A parent of leaves with offsets, which then count in it; its own place, and what is above it."""
+    """A parent of leaves with offsets that count in it, its own place, and what is above it."""
     parent = TextNode(
         id_=parent_id,
         text="".join(leaf.text for leaf in leaves),
@@ -341,7 +341,7 @@ def tree_of(leaves: list[TextNode], parent_id: str, place: int, above: str | Non
 
 
 def test_the_document_may_be_named_as_the_parent(postprocess: Postprocess):
-    """Where the document itself is the parent, of chunks or of their parents, places count in it."""
+    """If the document itself is the parent, of chunks or of their parents, places count in it."""
     nodes = linked_document(TEXTS, offsets=True)
     for node in nodes:
         node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id="doc")
@@ -354,8 +354,8 @@ def test_the_document_may_be_named_as_the_parent(postprocess: Postprocess):
     assert passage.node.start_char_idx == 100
 
 
-def test_parents_in_a_ring_tell_no_place(postprocess: Postprocess):
-    """A passage whose parents name each other claims no place in the document."""
+def test_parents_in_a_ring_give_no_place(postprocess: Postprocess):
+    """If a passage's parents name each other, it claims no place in the document."""
     leaves = linked_document(TEXTS, offsets=True)
     parents = [tree_of(leaves, "P", 10, "Q"), tree_of(leaves, "Q", 20, "P")]
     found = [*hits(leaves, [2, 3]), *hits(parents, [0, 1])]
@@ -365,8 +365,8 @@ def test_parents_in_a_ring_tell_no_place(postprocess: Postprocess):
     assert [piece.source_start for piece in read_provenance(passage.node).pieces] == [None] * 4
 
 
-def test_a_place_is_told_by_the_parent_that_is_read_for_white_space(postprocess: Postprocess):
-    """A parent that is read for the text between chunks gives their place in the document too."""
+def test_a_parent_that_is_read_for_white_space_gives_a_place(postprocess: Postprocess):
+    """A parent that is read for the text between chunks also gives their place in the document."""
     leaves = linked_document(TEXTS, offsets=True)
     parent = tree_of(leaves, "P", 100, None)
     for leaf in leaves:
@@ -380,7 +380,7 @@ def test_a_place_is_told_by_the_parent_that_is_read_for_white_space(postprocess:
 
 
 def test_offsets_of_a_stored_copy_are_those_of_its_own_text(postprocess: Postprocess):
-    """A hit that lost its offsets and says something else than its stored copy has no place."""
+    """A hit without offsets that differs from its stored copy has no place."""
     nodes = linked_document(TEXTS, offsets=True)
     edited = TextNode(id_=nodes[2].node_id, text=TEXTS[2].upper())
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits([edited], [0]))
@@ -390,7 +390,7 @@ def test_offsets_of_a_stored_copy_are_those_of_its_own_text(postprocess: Postpro
 
 
 def test_a_passage_is_not_its_own_neighbor(postprocess: Postprocess):
-    """Of links that run in a ring the passage keeps none to a chunk inside it."""
+    """If links form a ring, the passage keeps no link to a chunk inside it."""
     nodes = linked_document(TEXTS[:3])
     nodes[0].relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=nodes[2].node_id)
     nodes[2].relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=nodes[0].node_id)
@@ -400,8 +400,8 @@ def test_a_passage_is_not_its_own_neighbor(postprocess: Postprocess):
 
 
 @pytest.mark.parametrize("places", [[6, 2], [2, 6]])
-def test_runs_whose_places_cannot_be_compared_stand_by_rank(postprocess: Postprocess, places: list[int]):
-    """A run with offsets and one without keep the order of their hits in the passage of their document."""
+def test_runs_with_incomparable_places_are_ordered_by_rank(postprocess: Postprocess, places: list[int]):
+    """A run with offsets and one without keep the order of their hits in their document's passage."""
     nodes = linked_document(8, offsets=True)
     nodes[6].start_char_idx = nodes[6].end_char_idx = None
     augmenter = passages_of(docstore_of(nodes), 0, passage_scope="document", hole_separator="|")
@@ -422,7 +422,7 @@ def test_metadata_that_some_chunks_lack(postprocess: Postprocess):
 
 
 def test_a_passage_is_below_the_parent_of_all_its_chunks(postprocess: Postprocess):
-    """Chunks of one parent give a passage with that parent, chunks of two one without."""
+    """Chunks of one parent give a passage with that parent; chunks of two give one without."""
     nodes = linked_document(TEXTS)
     for number, node in enumerate(nodes):
         node.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=f"P{number // 3}")
@@ -434,7 +434,7 @@ def test_a_passage_is_below_the_parent_of_all_its_chunks(postprocess: Postproces
 
 
 def test_templates_are_those_of_the_best_hit(postprocess: Postprocess):
-    """A passage is shown by the templates of its best hit, whatever those of its neighbors."""
+    """A passage uses the templates of its best hit, whatever those of its neighbors."""
     nodes = linked_document(TEXTS)
     for node in nodes:
         node.metadata_template, node.text_template = "{key} is {value}", "{metadata_str}: {content}"
@@ -444,8 +444,8 @@ def test_templates_are_those_of_the_best_hit(postprocess: Postprocess):
     assert passage.node.text_template == "{metadata_str}: {content}"
 
 
-def test_marks_stand_around_text(postprocess: Postprocess):
-    """A hit without text gets no marks, and one that lies in another none of its own."""
+def test_marks_surround_text(postprocess: Postprocess):
+    """A hit without text gets no marks, and one inside another gets none of its own."""
     nodes = linked_document(["", "One two three four.", "three four.", "Five."])
     augmenter = passages_of(docstore_of(nodes), mark_hits=("<", ">"))
     (passage,) = postprocess(augmenter, hits(nodes, [0]))
@@ -460,7 +460,7 @@ def test_marks_stand_around_text(postprocess: Postprocess):
 
 @pytest.mark.parametrize("field", ["excluded_llm_metadata_keys", "excluded_embed_metadata_keys"])
 def test_what_any_chunk_hides_is_hidden(postprocess: Postprocess, field: str):
-    """A key of the shared metadata that one chunk keeps from a model is kept from it in the passage."""
+    """If one chunk hides a shared metadata key from a model, so does the passage."""
     nodes = linked_document(TEXTS, metadata={"secret": "x"})
     setattr(nodes[3], field, ["secret"])
     (passage,) = postprocess(passages_of(docstore_of(nodes)), hits(nodes, [2]))
@@ -468,7 +468,7 @@ def test_what_any_chunk_hides_is_hidden(postprocess: Postprocess, field: str):
 
 
 def test_a_source_that_one_chunk_lost_is_that_of_the_others(postprocess: Postprocess):
-    """The passage names its document as the first chunk does that knows it, hash and all."""
+    """The passage takes its document, with its hash, from the first chunk that knows it."""
     nodes = linked_document(TEXTS)
     source = RelatedNodeInfo(node_id="doc", hash="h")
     for node in nodes:
@@ -480,7 +480,7 @@ def test_a_source_that_one_chunk_lost_is_that_of_the_others(postprocess: Postpro
 
 
 def chunks_at(text: str, spans: list[tuple[int, int]], *, offsets: bool) -> list[TextNode]:
-    """Linked chunks of a text, with its offsets or without."""
+    """Return linked chunks of a text, with or without its offsets."""
     nodes = linked_document([text[start:end] for start, end in spans])
     for node, (start, end) in zip(nodes, spans, strict=True):
         if offsets:
@@ -490,7 +490,7 @@ def chunks_at(text: str, spans: list[tuple[int, int]], *, offsets: bool) -> list
 
 @pytest.mark.parametrize(("offsets", "stored"), [(True, False), (True, True), (False, True)])
 def test_text_that_unlinked_hits_share_comes_once(postprocess: Postprocess, offsets: bool, stored: bool):
-    """Hits whose overlap reaches over a chunk between them, or that no link joins, are one passage."""
+    """Hits that overlap across a chunk between them, or without a link, are one passage."""
     text = "".join(chr(0x4E00 + number) for number in range(400))
     nodes = chunks_at(text, [(0, 100), (40, 140), (80, 180), (180, 300), (300, 400)], offsets=offsets)
     store = docstore_of(nodes, [Document(text=text, id_="doc")] if stored else [])
@@ -516,7 +516,7 @@ ROWS = [f"| {1900 + number} | {number * 7} |\n" for number in range(40)]
 
 
 def table_chunks(size: int = 5) -> tuple[Document, list[TextNode]]:
-    """A document with a table, and its linked chunks of so many rows, the first with the header."""
+    """Return a document with a table, and its linked chunks of rows, the first with the header."""
     parts = ["Ships by year:\n\n" + HEADER + "".join(ROWS[:size])]
     parts += ["".join(ROWS[start : start + size]) for start in range(size, len(ROWS), size)]
     parts.append("\nThat was all.")
@@ -528,7 +528,7 @@ def table_chunks(size: int = 5) -> tuple[Document, list[TextNode]]:
 def test_rows_get_the_header_of_their_table(
     postprocess: Postprocess, stored: bool, place: int, num_nodes: int
 ):
-    """The header comes once before rows that lack it, from the document or from the chunks before."""
+    """The header appears once before rows without it, from the document or from the chunks before."""
     document, nodes = table_chunks()
     store = docstore_of(nodes, [document] if stored else [])
     augmenter = passages_of(store, num_nodes, table_headers=True)
@@ -546,7 +546,7 @@ def test_rows_get_the_header_of_their_table(
 
 
 def test_rows_behind_a_hole_get_the_header_too(postprocess: Postprocess):
-    """In one passage for a document each run of rows begins with the header of its table."""
+    """In a passage per document, each run of rows begins with the header of its table."""
     document, nodes = table_chunks()
     augmenter = passages_of(
         docstore_of(nodes, [document]), 0, table_headers=True, passage_scope="document", hole_separator="…\n"
@@ -556,7 +556,7 @@ def test_rows_behind_a_hole_get_the_header_too(postprocess: Postprocess):
 
 
 def test_a_header_that_filters_refuse_is_not_read(postprocess: Postprocess):
-    """A header comes from no chunk that may not be added."""
+    """The header never comes from a chunk that may not be added."""
     _, nodes = table_chunks()
     augmenter = passages_of(
         docstore_of(nodes),

@@ -20,7 +20,7 @@ REACH = st.fixed_dictionaries({"num_previous": st.integers(0, 5), "num_next": st
 
 
 class PassagesKept(PrevNextNodePostprocessor):
-    """Remembers the passages of the last call."""
+    """Keeps the passages of the last call."""
 
     def _output(self, passages: list[Passage], writer: Writer) -> list[NodeWithScore]:
         object.__setattr__(self, "last", [[c.node.node_id for c in p.chunks] for p in passages])
@@ -30,7 +30,7 @@ class PassagesKept(PrevNextNodePostprocessor):
 def both_ways(
     world: World, hits: list[NodeWithScore] | None = None, **parameters: Any
 ) -> list[NodeWithScore]:
-    """The result of a call, which is the same sync and async."""
+    """Return the result of a call, which is the same sync and async."""
     given_hits = world.hits if hits is None else hits
     result = PrevNextNodePostprocessor(docstore=world.store(), **parameters).postprocess_nodes(given_hits)
     augmenter = PrevNextNodePostprocessor(docstore=world.store(), **parameters)
@@ -41,7 +41,7 @@ def both_ways(
 
 @given(worlds(tidy=True), REACH)
 def test_tidy_documents_give_the_windows(world: World, reach: dict[str, int]) -> None:
-    """Where all links are there, the runs are the unions of the windows, by the rank of their first hit."""
+    """If all links are present, runs are the unions of the windows, by the rank of their first hit."""
     windows: list[tuple[int, list[str]]] = []
     rank = {hit.node.node_id: i for i, hit in reversed(list(enumerate(world.hits)))}
     for document in world.documents:
@@ -63,7 +63,7 @@ def test_tidy_documents_give_the_windows(world: World, reach: dict[str, int]) ->
 
 @given(worlds(), REACH, st.integers(0, 100))
 def test_the_order_of_hits_shows_in_ranks_alone(world: World, reach: dict[str, int], seed: int) -> None:
-    """Another order of the hits gives the same runs (a ring may open elsewhere) and the same scores."""
+    """Hits in another order give the same runs (a ring may open elsewhere) and the same scores."""
     first = PassagesKept(docstore=world.store(), neighbor_score="decay", **reach)
     second = PassagesKept(docstore=world.store(), neighbor_score="decay", **reach)
     one = first.postprocess_nodes(world.hits)
@@ -77,7 +77,7 @@ def test_the_order_of_hits_shows_in_ranks_alone(world: World, reach: dict[str, i
 
 @given(worlds(tidy=True, max_chunks=14), REACH)
 def test_reads_are_few(world: World, reach: dict[str, int]) -> None:
-    """No id is read twice, and there are at most as many rounds as hops, two from three hops on."""
+    """No id is read twice, in at most as many rounds as hops, and two from three hops on."""
     store = world.store()
     PrevNextNodePostprocessor(docstore=store, **reach).postprocess_nodes(world.hits)
     assert len(set(store.node_reads)) == len(store.node_reads)

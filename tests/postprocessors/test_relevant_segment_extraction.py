@@ -34,7 +34,7 @@ def test_queries_take_turns(postprocess: Postprocess) -> None:
 
 
 def test_reads_only_beside_what_may_end_a_segment(postprocess: Postprocess) -> None:
-    """A hit whose score is below the penalty ends no segment, and its neighbors are not read."""
+    """A hit with a score below the penalty ends no segment, and its neighbors are not read."""
     nodes = linked_document(60)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = RelevantSegmentExtractionPostprocessor(docstore=store, reach=2)
@@ -47,7 +47,7 @@ def test_reads_only_beside_what_may_end_a_segment(postprocess: Postprocess) -> N
 def test_the_output_is_empty_where_no_segment_is_good_enough(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where no segment reaches the minimum, the output is empty, as in dsRAG, and a warning says why."""
+    """If no segment reaches the minimum, the output is empty, as in dsRAG, and a warning gives the reason."""
     nodes = linked_document(20)
     out = postprocess(extraction(nodes, minimum_value=5.0), hits(nodes, [3, 9]))
     assert out == []
@@ -65,7 +65,7 @@ def test_parameters_survive_a_round_trip() -> None:
 
 
 def test_a_parameter_of_zero(postprocess: Postprocess) -> None:
-    """A penalty or a minimum of 0 counts as given: the preset does not replace it."""
+    """An explicit penalty or minimum of 0 is not replaced by the preset."""
     nodes = linked_document(40)
     found = hits(nodes, [5, 20], [0.9, 0.3])
     near = {"reach": 1}
@@ -76,7 +76,7 @@ def test_a_parameter_of_zero(postprocess: Postprocess) -> None:
 
 
 def test_scores_that_are_no_relevance_are_normalized(postprocess: Postprocess) -> None:
-    """With a negative score among them all scores are normalized, as those above 1 are."""
+    """If any score is negative, all scores are normalized, as scores above 1 are."""
     nodes = linked_document(60)
     scores = [0.6, 0.5, 0.3, -0.2]
     below = hits(nodes, [5, 20, 35, 50], scores)
@@ -86,7 +86,7 @@ def test_scores_that_are_no_relevance_are_normalized(postprocess: Postprocess) -
 
 
 def test_later_ranks_count_for_less(postprocess: Postprocess) -> None:
-    """Of two hits with one score the later counts for less, the more the lower the decay rate is."""
+    """Of two hits with one score the later counts for less, the more so the lower the decay rate."""
     nodes = linked_document(40)
     found = hits(nodes, [5, 20], [0.9, 0.9])
     for rate, expected in ((1.0, [5]), (30.0, [5, 20])):

@@ -34,12 +34,12 @@ from llama_index_ext_ctxaug.testing.worlds import World, worlds
 def segments(
     nodes: list[TextNode], kind: type[ContextAugmenter] = RelevantSegmentsPostprocessor, **parameters: Any
 ) -> ContextAugmenter:
-    """An augmenter over these nodes that gives whole chunks; tokens are words (6 in a chunk)."""
+    """Return an augmenter over these nodes that gives whole chunks; tokens are words (6 per chunk)."""
     return kind(docstore=docstore_of(nodes), **{"tokenizer": str.split, "budget_unit": "chunk", **parameters})
 
 
 def test_close_hits_bring_what_is_between_and_lone_hits_stay_alone(postprocess: Postprocess) -> None:
-    """The chunk between two hits is taken before a lone hit's neighbors, and before worse hits."""
+    """The chunk between two hits is taken before a lone hit's neighbors and before worse hits."""
     nodes = linked_document(60)
     found = hits(nodes, [10, 40, 12, 50], [0.9, 0.85, 0.8, 0.5])
     out = postprocess(segments(nodes, token_budget=24), found)
@@ -72,7 +72,7 @@ SCALES: dict[str, Callable[[int], float | None]] = {
 @pytest.mark.parametrize("kind", [RelevantSegmentsPostprocessor, RelevantSegmentExtractionPostprocessor])
 @pytest.mark.parametrize("scale", SCALES)
 def test_scores_of_any_scale(postprocess: Postprocess, scale: str, kind: type[ContextAugmenter]) -> None:
-    """Close hits are chosen with what is between, whatever the scores mean; the last hits are not."""
+    """Close hits are chosen with the chunks between them, whatever the scale; the last hits are not."""
     nodes = linked_document(300)
     order = [100, 102, 104, *range(0, 90, 6), *range(120, 290, 6)]
     found = hits(nodes, order, [SCALES[scale](rank) for rank in range(len(order))])
@@ -86,7 +86,7 @@ def test_scores_of_any_scale(postprocess: Postprocess, scale: str, kind: type[Co
     ("count", "reaches"), [(1, [6]), (2, [6, 2]), (5, [6, 5, 4, 2, 1])], ids=["one", "two", "five"]
 )
 def test_a_small_pool_is_given_whole(postprocess: Postprocess, count: int, reaches: list[int]) -> None:
-    """Few hits are all given where the budget has room, the better with more of their neighbors."""
+    """If the budget has room, few hits are all given, the better ones with more of their neighbors."""
     nodes = linked_document(90)
     at = [15 * number + 8 for number in range(count)]
     out = postprocess(segments(nodes), hits(nodes, at, [0.9, 0.8, 0.72, 0.6, 0.5][:count]))
@@ -96,7 +96,7 @@ def test_a_small_pool_is_given_whole(postprocess: Postprocess, count: int, reach
 
 
 def test_a_hit_with_the_words_of_the_query_reaches_farther(postprocess: Postprocess) -> None:
-    """What a hit's text says counts for its reach as well as its score."""
+    """A hit's reach depends on its text as well as on its score."""
     texts = [f"Words of every kind stand in chunk {number}" for number in range(40)]
     texts[30] = "The zebra crossed the road in chunk 30"
     nodes = linked_document(texts)
@@ -111,7 +111,7 @@ def test_a_hit_with_the_words_of_the_query_reaches_farther(postprocess: Postproc
 def test_hits_that_lost_their_relationships_are_joined_as_others(
     postprocess: Postprocess, kept: list[str]
 ) -> None:
-    """Weak hits reach nothing and stop no other: their stored copies give their place."""
+    """Weak hits reach nothing and stop no other hit: their stored copies give their place."""
     nodes = linked_document(120)
     found = hits(nodes, [60, *range(0, 40, 2), 62, 63, 100, 101], [1.0, *[0.5] * 20, 0.0, 0.0, 0.0, 0.0])
     for hit in found:
@@ -129,7 +129,7 @@ def test_hits_that_lost_their_relationships_are_joined_as_others(
 def test_neighbors_among_the_input_are_no_hits(
     postprocess: Postprocess, score: float | None, kind: type[ContextAugmenter]
 ) -> None:
-    """A node that an earlier augmenter added has less priority than its hit, though it comes before it."""
+    """A node that an earlier augmenter added has less priority than its hit, even if it comes first."""
     nodes = linked_document(40)
     before = postprocess(
         PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both"), hits(nodes, [20], [score])
@@ -165,14 +165,14 @@ def chapters(headings: dict[int, str], metadata: dict[int, str]) -> list[TextNod
 def test_headings_bound_segments(
     postprocess: Postprocess, headings: dict[int, str], metadata: dict[int, str]
 ) -> None:
-    """A hit reaches to the ends of its section and no farther."""
+    """A hit reaches to the ends of its section, and no farther."""
     nodes = chapters(headings, metadata)
     out = postprocess(segments(nodes, token_budget=None), hits(nodes, [10]))
     assert positions(out) == [8, 9, 10, 11]
 
 
 def test_relevance_is_not_lent_over_a_heading(postprocess: Postprocess) -> None:
-    """A chunk between two hits gains by both, unless a heading parts it from one of them."""
+    """A chunk between two hits gains from both, unless a heading separates it from one of them."""
     nodes = chapters({12: "## Two\n"}, {})
     found = hits(nodes, [10, 12, 20], [0.9, 0.8, 0.1])
     assert positions(postprocess(segments(nodes, token_budget=26), found)) == [9, 10, 12]
@@ -183,7 +183,7 @@ def test_relevance_is_not_lent_over_a_heading(postprocess: Postprocess) -> None:
 def test_the_budget_drops_hits_without_a_warning(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Dropping the least relevant is the purpose: no warning, and never over the budget."""
+    """Dropping the least relevant chunks gives no warning and never exceeds the budget."""
     nodes = linked_document(200)
     found = hits(nodes, range(0, 200, 4), [0.9 - 0.01 * rank for rank in range(50)])
     with caplog.at_level(logging.WARNING):
@@ -201,7 +201,7 @@ def test_a_chunk_that_does_not_fit_is_skipped() -> None:
 
 
 def test_one_chunk_over_the_budget_is_kept() -> None:
-    """The best chunk is kept whole, even where it alone exceeds the budget."""
+    """The best chunk is kept whole, even if it alone exceeds the budget."""
     nodes = linked_document(["large " * 50, "small"])
     out = segments(nodes, token_budget=5).postprocess_nodes(hits(nodes, [0]))
     assert positions(out) == [0]
@@ -215,7 +215,7 @@ def test_without_a_budget_all_candidates_are_given(postprocess: Postprocess) -> 
 
 
 def test_documents_and_filters_bound_segments(postprocess: Postprocess) -> None:
-    """Nothing of another document or refused by the filter is added, however relevant its place."""
+    """Nothing of another document, or rejected by the filter, is added, however relevant."""
     first, second = linked_document(3, source_id="a"), linked_document(9, source_id="b")
     refused = second[3].node_id
     augmenter = RelevantSegmentsPostprocessor(
@@ -228,7 +228,7 @@ def test_documents_and_filters_bound_segments(postprocess: Postprocess) -> None:
 
 
 def test_two_batched_reads(postprocess: Postprocess) -> None:
-    """A pool of 100 hits is grown in two reads, whatever the reach, and no node is read twice."""
+    """A pool of 100 hits expands in two reads, whatever the reach, and no node is read twice."""
     nodes = linked_document(2000)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = RelevantSegmentsPostprocessor(docstore=store)
@@ -242,7 +242,7 @@ def test_two_batched_reads(postprocess: Postprocess) -> None:
     [RelevantSegmentsPostprocessor, RelevantSegmentExtractionPostprocessor, WholeDocumentsPostprocessor],
 )
 def test_promises_over_random_worlds(kind: type[ContextAugmenter]) -> None:
-    """Over random stores and faults: inputs stay, hits keep scores, no chunk twice, sync equals async."""
+    """Over random stores, inputs stay, hits keep scores, no chunk repeats, and sync equals async."""
 
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
     @given(worlds(), st.integers(1, 40))
@@ -279,7 +279,7 @@ for kind in (RelevantSegmentExtractionPostprocessor, RelevantSegmentsPostprocess
 
 
 def test_the_same_in_every_process() -> None:
-    """Hash seeds do not matter: equal input gives equal output in another process."""
+    """Equal input gives equal output in another process, whatever its hash seed."""
     outputs = {
         subprocess.run(
             [sys.executable, "-c", PROGRAM],
@@ -328,7 +328,7 @@ class Zebras(BaseNodePostprocessor):
 
 
 def test_a_reranker_scores_neighbors_too(postprocess: Postprocess) -> None:
-    """With a reranker its scores decide, over hits and neighbors, and hits keep their own scores."""
+    """A reranker's scores decide over hits and neighbors, and hits keep their own scores."""
     nodes = linked_document(40)
     for place, count in ((11, 3), (29, 2)):
         nodes[place].set_content("zebra " * count)

@@ -1,4 +1,4 @@
-"""RerankPostprocessor: any reranker, matched by id, with fallback and a choice among windows."""
+"""RerankPostprocessor: any reranker, matched by id, with a fallback and a choice of windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[[list[NodeWithScore]], list[NodeWithScore]]
 
 
 class Reranker(BaseNodePostprocessor):
-    """A reranker that answers by a function, and writes into what it gets, as real ones do."""
+    """A reranker that answers by a function and writes into its input, as real ones do."""
 
     answer: Any
     top_n: int = 2
@@ -67,14 +67,14 @@ TEXT = " ".join(f"This is sentence number {number}." for number in range(60))
 
 
 def test_all_are_ranked_before_the_best_are_taken(postprocess: Postprocess) -> None:
-    """With scores that rise with the position the last ones go out, the best first."""
+    """With scores that rise with the position, the last nodes are returned, best first."""
     rerank = RerankPostprocessor(reranker=Reranker(answer=rescored(1, 2, 3, 4, 5)), top_n=2)
     result = postprocess(rerank, nodes(), query_str="q")
     assert [(hit.node.node_id, hit.score) for hit in result] == [("4", 5.0), ("3", 4.0)]
 
 
 def test_negative_scores_and_none_rank_as_they_should(postprocess: Postprocess) -> None:
-    """Negative logits are scores, None and NaN rank below all."""
+    """Negative logits are scores; None and NaN rank below all."""
     rerank = RerankPostprocessor(reranker=Reranker(answer=rescored(-5, None, -1, math.nan, -3)))
     result = postprocess(rerank, nodes(), query_str="q")
     assert ids(result) == ["2", "4", "0", "1", "3"]
@@ -82,7 +82,7 @@ def test_negative_scores_and_none_rank_as_they_should(postprocess: Postprocess) 
 
 
 def test_input_is_not_changed(postprocess: Postprocess) -> None:
-    """The reranker writes into copies."""
+    """The reranker writes only into copies."""
     incoming = nodes()
     before = [hit.to_json() for hit in incoming]
     rerank = RerankPostprocessor(reranker=Reranker(answer=rescored(1, 2, 3, 4, 5)))
@@ -93,13 +93,13 @@ def test_input_is_not_changed(postprocess: Postprocess) -> None:
 
 
 def test_an_order_without_new_scores_is_taken(postprocess: Postprocess) -> None:
-    """A reranker that only sorts is taken at its order."""
+    """If a reranker only sorts, its order is the ranking."""
     rerank = RerankPostprocessor(reranker=Reranker(answer=lambda hits: hits[::-1]), top_n=3)
     assert ids(postprocess(rerank, nodes(), query_str="q")) == ["4", "3", "2"]
 
 
 def test_an_order_with_scores_taken_away_is_taken(postprocess: Postprocess) -> None:
-    """Where the reranker orders nodes and leaves them without scores, its order is the ranking."""
+    """If a reranker sorts nodes and removes their scores, its order is the ranking."""
 
     def answer(hits: list[NodeWithScore]) -> list[NodeWithScore]:
         return [NodeWithScore(node=hit.node) for hit in hits[::-1]]
@@ -109,7 +109,7 @@ def test_an_order_with_scores_taken_away_is_taken(postprocess: Postprocess) -> N
 
 
 def test_nodes_that_the_reranker_leaves_out_are_left_out(postprocess: Postprocess) -> None:
-    """What does not come back counts as irrelevant, strangers are ignored."""
+    """Nodes that the reranker omits count as irrelevant; unknown nodes are ignored."""
 
     def answer(hits: list[NodeWithScore]) -> list[NodeWithScore]:
         stranger = NodeWithScore(node=TextNode(text="?"), score=99)
@@ -132,7 +132,7 @@ def broken(hits: list[NodeWithScore]) -> list[NodeWithScore]:
 def test_a_useless_reranker_leaves_the_order(
     postprocess: Postprocess, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where it raises or nothing known comes back, the incoming order stays, with one warning."""
+    """If it raises or returns no known node, the incoming order stays, with one warning."""
     rerank = RerankPostprocessor(reranker=Reranker(answer=answer), top_n=3, min_score=0.99)
     with caplog.at_level(logging.WARNING):
         result = postprocess(rerank, nodes(), query_str="q")
@@ -146,14 +146,14 @@ def test_a_useless_reranker_leaves_the_order(
 
 
 def test_unreadable_answers_of_a_model_leave_the_order(postprocess: Postprocess) -> None:
-    """LLMRerank that understands nothing of the reply gives no empty context."""
+    """If LLMRerank cannot parse the reply, the context is not empty."""
     llm = ScriptedLLM(answers=["I cannot tell which of them would help you here."])
     rerank = RerankPostprocessor(reranker=LLMRerank(llm=llm), top_n=2)
     assert ids(postprocess(rerank, nodes(), query_str="q")) == ["0", "1"]
 
 
 def test_llm_rerank(postprocess: Postprocess) -> None:
-    """A real LLMRerank whose model answers well decides."""
+    """A real LLMRerank decides if its model answers well."""
     llm = ScriptedLLM(answers=["Doc: 3, Relevance: 9\nDoc: 1, Relevance: 4"])
     rerank = RerankPostprocessor(reranker=LLMRerank(llm=llm, top_n=1), top_n=5)
     assert ids(postprocess(rerank, nodes(), query_str="q")) == ["2", "0"]
@@ -166,7 +166,7 @@ def test_without_a_reranker_similarity_decides(postprocess: Postprocess) -> None
 
 
 def test_a_missing_model_leaves_the_order(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither reranker nor a model that works: the order stays, with a warning."""
+    """Without a reranker or a working model the order stays, with a warning."""
 
     class Gone(WordEmbedding):
         def _get_query_embedding(self, query: str) -> list[float]:
@@ -181,7 +181,7 @@ def test_a_missing_model_leaves_the_order(postprocess: Postprocess, caplog: pyte
 
 
 def test_no_query_keeps_the_order(postprocess: Postprocess, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a query nothing is reranked, and that is said."""
+    """Without a query nothing is reranked, which is reported."""
     with caplog.at_level(logging.WARNING):
         result = postprocess(RerankPostprocessor(reranker=Reranker(answer=broken), top_n=2), nodes())
     assert ids(result) == ["0", "1"]
@@ -189,7 +189,7 @@ def test_no_query_keeps_the_order(postprocess: Postprocess, caplog: pytest.LogCa
 
 
 def test_min_score_may_leave_nothing(postprocess: Postprocess) -> None:
-    """Where nothing is relevant the output is empty, not the best of a bad lot."""
+    """If nothing is relevant, the output is empty."""
     reranker = Reranker(answer=rescored(0.1, 0.2, 0.3, 0.6, None))
     assert ids(
         postprocess(RerankPostprocessor(reranker=reranker, min_score=0.3), nodes(), query_str="q")
@@ -232,7 +232,7 @@ def _score(hit: NodeWithScore, word: str) -> bool:
 
 
 def test_windows_that_share_more_than_half_give_way(postprocess: Postprocess) -> None:
-    """Of overlapping windows the best is returned, and those that share at most half of it."""
+    """Of overlapping windows the best is returned, and others that share at most half of it."""
     windows = cut(TEXT)
     reranker = Reranker(answer=lambda hits: hits[::-1])
     places = {
@@ -274,7 +274,7 @@ def test_order_of_the_document(postprocess: Postprocess) -> None:
 
 
 def test_events_come_as_a_pair(postprocess: Postprocess) -> None:
-    """One start and one end event, also where the reranker fails."""
+    """A call sends one start and one end event, even if the reranker fails."""
     with recorded(ReRankStartEvent, ReRankEndEvent) as seen:
         for answer in (rescored(1, 2, 3, 4, 5), broken):
             postprocess(RerankPostprocessor(reranker=Reranker(answer=answer)), nodes(), query_str="q")
@@ -284,7 +284,7 @@ def test_events_come_as_a_pair(postprocess: Postprocess) -> None:
 
 
 def test_saved_without_models() -> None:
-    """What is saved holds no reranker."""
+    """The saved form holds no reranker."""
     rerank = RerankPostprocessor(reranker=Reranker(answer=broken), top_n=3, min_score=0.1)
     assert "reranker" not in rerank.to_dict()
     assert RerankPostprocessor.from_dict(rerank.to_dict()).top_n == 3

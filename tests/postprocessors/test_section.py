@@ -30,7 +30,7 @@ BOOK = [
 
 
 def grown(result: list[NodeWithScore], nodes: list[TextNode]) -> list[int]:
-    """Places of the nodes that went out."""
+    """Return the places of the returned nodes."""
     ids = [node.node_id for node in nodes]
     return [ids.index(hit.node.node_id) for hit in result]
 
@@ -56,7 +56,7 @@ def section(nodes: list[TextNode], **kw: object) -> SectionPostprocessor:
 def test_growth_ends_at_headings(
     postprocess: Postprocess, hit: int, any_heading: list[int], same_or_higher: list[int]
 ) -> None:
-    """The section's own heading is included, the next heading of the mode ends it."""
+    """The section's own heading is included, and the next heading of the mode ends it."""
     nodes = linked_document(BOOK)
     for mode, expected in (("any", any_heading), ("same_or_higher", same_or_higher)):
         result = postprocess(section(nodes, stop_at=mode, expansion_tokens=1000), hits(nodes, [hit]))
@@ -64,7 +64,7 @@ def test_growth_ends_at_headings(
 
 
 def test_chinese_sections(postprocess: Postprocess) -> None:
-    """Numbered Chinese headings end a section as markdown does."""
+    """Numbered Chinese headings end a section as Markdown headings do."""
     nodes = linked_document(
         [
             "第一章 总则\n\n本章说明目的。",
@@ -81,7 +81,7 @@ def test_chinese_sections(postprocess: Postprocess) -> None:
 
 
 def test_each_side_has_its_own_tokens(postprocess: Postprocess) -> None:
-    """Neither side takes the chunk that would lift it above expansion_tokens."""
+    """Neither side takes a chunk that would exceed expansion_tokens."""
     nodes = linked_document([f"word{number} " * 10 for number in range(9)])
     one = len(get_tokenizer()(nodes[4].text))
     for chunks in (0, 1, 2, 3):
@@ -89,8 +89,8 @@ def test_each_side_has_its_own_tokens(postprocess: Postprocess) -> None:
         assert grown(result, nodes) == list(range(4 - chunks, 5 + chunks))
 
 
-def test_reasons_are_told(postprocess: Postprocess) -> None:
-    """The outermost nodes say why expansion ended there."""
+def test_reasons_are_reported(postprocess: Postprocess) -> None:
+    """The outermost nodes name the reason why expansion ended."""
     nodes = linked_document([*BOOK, "word " * 50])
     result = postprocess(section(nodes, expansion_tokens=20), hits(nodes, [7]))
     first = read_provenance(result[0].node)
@@ -102,7 +102,7 @@ def test_reasons_are_told(postprocess: Postprocess) -> None:
 
 
 def test_a_hit_that_opens_its_section_says_so(postprocess: Postprocess, ends: list) -> None:
-    """Nothing is read before a hit that begins with a heading, and the passage and the event say why."""
+    """Nothing is read before a hit that opens with a heading; the passage and the event give the reason."""
     nodes = linked_document(BOOK)
     store = ObservedDocstore(docstore_of(nodes))
     augmenter = SectionPostprocessor(docstore=store, expansion_tokens=1000, output="passages")
@@ -114,7 +114,7 @@ def test_a_hit_that_opens_its_section_says_so(postprocess: Postprocess, ends: li
 
 
 def test_a_section_found_late_is_cut_to_it(postprocess: Postprocess) -> None:
-    """Where the level of a section is known only from before the hit, what fits behind it stays, and why."""
+    """If only text before the hit shows its section's level, fitting text after it stays, with the reason."""
     nodes = linked_document(["## One", "Hit.", "Text of it.", "- item", "# Two", "- item " * 9])
     augmenter = section(nodes, stop_at="same_or_higher", expansion_tokens=8, tokenizer=str.split)
     result = postprocess(augmenter, hits(nodes, [1]))
@@ -125,21 +125,21 @@ def test_a_section_found_late_is_cut_to_it(postprocess: Postprocess) -> None:
 
 
 def test_the_last_heading_before_a_hit_is_its_own(postprocess: Postprocess) -> None:
-    """Of several headings in a chunk before the hit the last one opens the hit's section."""
+    """Of several headings in the chunk before the hit, the last one opens the hit's section."""
     nodes = linked_document(["# One\n\nText.\n\n## One a\n\nText.", "Hit.", "More.", "## One b\n\nText."])
     augmenter = section(nodes, stop_at="same_or_higher")
     assert grown(postprocess(augmenter, hits(nodes, [1])), nodes) == [0, 1, 2]
 
 
 def test_without_a_heading_any_ends_the_section(postprocess: Postprocess) -> None:
-    """A hit with no heading before it, as in a preface, grows to the first heading of whatever level."""
+    """A hit without a heading before it, as in a preface, grows to the first heading of any level."""
     nodes = linked_document(["Preface.", "Hit.", "More.", "### Deep\n\nText.", "# One\n\nText."])
     augmenter = section(nodes, stop_at="same_or_higher")
     assert grown(postprocess(augmenter, hits(nodes, [1])), nodes) == [0, 1, 2]
 
 
 def test_growths_that_meet_are_one_passage(postprocess: Postprocess) -> None:
-    """Two hits of a section give one run, and what both reach names both."""
+    """Two hits of a section give one run, and nodes that both reach name both."""
     nodes = linked_document(["# Top", "One.", "Two.", "Three.", "Four."])
     result = postprocess(section(nodes), hits(nodes, [3, 1]))
     assert grown(result, nodes) == [0, 1, 2, 3, 4]
@@ -149,14 +149,14 @@ def test_growths_that_meet_are_one_passage(postprocess: Postprocess) -> None:
 
 
 def test_a_hit_on_the_way_is_not_grown_beyond(postprocess: Postprocess) -> None:
-    """A heading in another hit ends the section too."""
+    """A heading inside another hit also ends the section."""
     nodes = linked_document(["# A\n\nText.", "Text.", "# B\n\nText.", "Text.", "# C\n\nText."])
     result = postprocess(section(nodes), hits(nodes, [1, 2]))
     assert grown(result, nodes) == [0, 1, 2, 3]
     assert read_provenance(result[-1].node).hits == (nodes[2].node_id,)
 
 
-def test_documents_are_told_apart(postprocess: Postprocess) -> None:
+def test_documents_are_kept_apart(postprocess: Postprocess) -> None:
     """Hits of two documents give two runs, in the order of their rank."""
     one, two = linked_document(BOOK, source_id="a"), linked_document(BOOK, source_id="b")
     augmenter = SectionPostprocessor(docstore=docstore_of(one, two))
@@ -165,14 +165,14 @@ def test_documents_are_told_apart(postprocess: Postprocess) -> None:
 
 
 def test_filters_hold(postprocess: Postprocess) -> None:
-    """A chunk that the filter refuses ends the expansion before it."""
+    """A chunk that the filter rejects ends the expansion before it."""
     nodes = linked_document(["One.", "Secret.", "Hit.", "Four."])
     augmenter = section(nodes, neighbor_filters=lambda node: "Secret" not in node.get_content())
     assert grown(postprocess(augmenter, hits(nodes, [2])), nodes) == [2, 3]
 
 
 def test_a_missing_node_behind_the_section_is_no_concern(postprocess: Postprocess) -> None:
-    """Expansion that ended at the section's own heading looks for nothing before it, even when strict."""
+    """Expansion that ended at the section's own heading reads nothing before it, even when strict."""
     nodes = linked_document(["Gone.", "# Top\n\nText.", "Hit.", "Text."])
     store = ObservedDocstore(docstore_of(nodes), missing=[nodes[0].node_id])
     augmenter = SectionPostprocessor(docstore=store, strict=True, repair_links=False)
@@ -191,7 +191,7 @@ def test_all_hits_grow_in_few_rounds(postprocess: Postprocess) -> None:
 
 
 def test_chunks_much_shorter_than_the_hit_are_read_ahead_again(postprocess: Postprocess) -> None:
-    """Where more chunks fit than expected they are read in batches too."""
+    """If more chunks fit than expected, they are read in batches too."""
     texts = ["Word."] * 60
     texts[30] = "A hit that is much longer than its neighbors are. " * 6
     nodes = linked_document(texts)
@@ -210,7 +210,7 @@ def test_chunks_much_shorter_than_the_hit_are_read_ahead_again(postprocess: Post
     ],
 )
 def test_a_block_that_does_not_fit_is_left_out_whole(postprocess: Postprocess, block: list[str]) -> None:
-    """A table, list or code is not cut by the token limit; where it fits it is taken whole."""
+    """A table, list or code block is taken whole if it fits, and never cut by the token limit."""
     nodes = linked_document(["Hit.", "Text.", *block, "After."])
     tokens = [len(get_tokenizer()(node.text)) for node in nodes]
     whole = sum(tokens[1:-1])
@@ -221,7 +221,7 @@ def test_a_block_that_does_not_fit_is_left_out_whole(postprocess: Postprocess, b
 
 
 def test_a_block_around_the_hit_is_given_as_far_as_it_fits(postprocess: Postprocess) -> None:
-    """A hit inside a long list grows in the list: there is no better place to end."""
+    """A hit inside a long list expands within the list: there is no better place to end."""
     nodes = linked_document([f"- item {number}" for number in range(20)])
     result = postprocess(section(nodes, expansion_tokens=12), hits(nodes, [10]))
     assert len(result) > 3
@@ -239,7 +239,7 @@ def test_nothing_that_fits_is_warned_of(postprocess: Postprocess, caplog: pytest
 def test_one_hit_that_grows_is_no_reason_to_warn(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where something is added to one hit, that nothing fits beside another is not warned of."""
+    """If one hit expands, there is no warning that nothing fits beside another."""
     short, long = (
         linked_document(["a", "b"], source_id="s"),
         linked_document(["a", "b " * 400], source_id="l"),
@@ -252,14 +252,14 @@ def test_one_hit_that_grows_is_no_reason_to_warn(
 def test_a_block_given_back_is_no_reason_to_warn(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where a neighbor would fit alone, and was left out with the block it is in, nothing is warned of."""
+    """If a neighbor would fit alone but is dropped with its block, there is no warning."""
     nodes = linked_document(["Hit.", *(f"- item number {n}" for n in range(30))])
     assert grown(postprocess(section(nodes, expansion_tokens=12), hits(nodes, [0])), nodes) == [0]
     assert caplog.records == []
 
 
 def test_no_tokens_no_growth(postprocess: Postprocess) -> None:
-    """With expansion_tokens=0 hits go out alone, without a read."""
+    """With expansion_tokens=0 hits are returned alone, without a read."""
     nodes = linked_document(BOOK)
     store = ObservedDocstore(docstore_of(nodes))
     assert len(postprocess(SectionPostprocessor(docstore=store, expansion_tokens=0), hits(nodes, [3]))) == 1
@@ -267,7 +267,7 @@ def test_no_tokens_no_growth(postprocess: Postprocess) -> None:
 
 
 def test_chunks_of_real_parsers(postprocess: Postprocess) -> None:
-    """Markdown parsed into sections and split again: the whole section of a hit, and only it."""
+    """With Markdown parsed into sections and split again, a hit gets its whole section, and no more."""
     text = "\n\n".join(
         f"## Section {number}\n\n" + " ".join(f"Sentence {number}.{i} says something." for i in range(30))
         for number in range(5)
@@ -282,7 +282,7 @@ def test_chunks_of_real_parsers(postprocess: Postprocess) -> None:
 
 
 def test_own_finder_and_keys(postprocess: Postprocess) -> None:
-    """A function may say what a heading is; it is left out of what is saved."""
+    """A function may detect headings; it is not saved."""
     nodes = linked_document(["text", "LOUD", "text", "text", "LOUD"])
     augmenter = section(nodes, heading_finder=lambda node: 1 if node.get_content().isupper() else None)
     assert grown(postprocess(augmenter, hits(nodes, [3])), nodes) == [1, 2, 3]
@@ -314,7 +314,7 @@ TEXTS = st.lists(
     texts=TEXTS, tokens=st.integers(0, 60), mode=st.sampled_from(["any", "same_or_higher"]), data=st.data()
 )
 def test_growth_is_bounded(texts: list[str], tokens: int, mode: str, data: st.DataObject) -> None:
-    """Every hit is returned; no side of a hit is above its tokens or, with "any", crosses a heading."""
+    """Every hit is returned; no side exceeds its tokens or, with "any", crosses a heading."""
     nodes = linked_document(texts)
     places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=3, unique=True))
     result = section(nodes, expansion_tokens=tokens, stop_at=mode).postprocess_nodes(hits(nodes, places))

@@ -41,20 +41,20 @@ def windows_of(postprocess: Postprocess, text: str, size: int = 64, stride: int 
 
 
 def test_defaults() -> None:
-    """Windows have 512 tokens at a stride of 128."""
+    """By default, windows have 512 tokens at a stride of 128."""
     cutter = SlidingWindowPostprocessor()
     assert (cutter.window_tokens, cutter.stride_tokens) == (512, 128)
 
 
 @pytest.mark.parametrize("stride", [0, -1, 65])
 def test_a_stride_that_cannot_work_is_refused(stride: int) -> None:
-    """A stride below 1 or above the window is refused at construction."""
+    """A stride below 1 or above the window is rejected at construction."""
     with pytest.raises(ValueError, match="stride_tokens must be between 1 and window_tokens"):
         SlidingWindowPostprocessor(window_tokens=64, stride_tokens=stride)
 
 
 def test_windows_are_slices_with_score_and_offsets(postprocess: Postprocess) -> None:
-    """Each window is a slice within the limit, has its node's score, and true offsets in the document."""
+    """Each window is a slice within the limit, with its node's score and true offsets in the document."""
     text = " ".join(SENTENCES)
     result = windows_of(postprocess, text, start_char_idx=100, end_char_idx=100 + len(text))
     assert len(result) > 10
@@ -72,7 +72,7 @@ def test_windows_are_slices_with_score_and_offsets(postprocess: Postprocess) -> 
     assert result[-1].node.end_char_idx == 100 + len(text)
 
 
-def test_a_node_that_fits_goes_out_as_it_came(postprocess: Postprocess) -> None:
+def test_a_node_that_fits_is_returned_unchanged(postprocess: Postprocess) -> None:
     """A node of one window, an empty one and an image are returned as the same objects."""
     nodes = [
         NodeWithScore(node=TextNode(text="Short."), score=0.1),
@@ -85,7 +85,7 @@ def test_a_node_that_fits_goes_out_as_it_came(postprocess: Postprocess) -> None:
 
 
 def test_what_is_more_than_text_is_not_cut(postprocess: Postprocess) -> None:
-    """Images with text and nodes that represent an index are returned unchanged, however long they are."""
+    """Images with text and index nodes are returned unchanged, however long they are."""
     text = " ".join(SENTENCES)
     nodes = [
         NodeWithScore(node=ImageNode(id_="i", text=text, image="aGk=")),
@@ -96,7 +96,7 @@ def test_what_is_more_than_text_is_not_cut(postprocess: Postprocess) -> None:
 
 
 def test_a_splitter_of_ones_own_says_where_windows_begin(postprocess: Postprocess) -> None:
-    """Windows begin and end where the given function parts the text."""
+    """Windows begin and end where the given function splits the text."""
     cutter = SlidingWindowPostprocessor(
         window_tokens=4, stride_tokens=2, tokenizer=str.split, sentence_splitter=lambda text: text.split("; ")
     )
@@ -106,7 +106,7 @@ def test_a_splitter_of_ones_own_says_where_windows_begin(postprocess: Postproces
 
 
 def test_the_end_event_names_the_windows(postprocess: Postprocess, ends: list) -> None:
-    """The event counts nodes before and after, and names what was made, not what went out as it came."""
+    """The event counts nodes before and after, and names only new windows, not unchanged nodes."""
     found = [NodeWithScore(node=TextNode(id_="long", text=" ".join(SENTENCES)))]
     found.append(NodeWithScore(node=TextNode(id_="short", text="Short.")))
     result = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), found)
@@ -117,7 +117,7 @@ def test_the_end_event_names_the_windows(postprocess: Postprocess, ends: list) -
 
 @pytest.mark.parametrize("excluded", [[], ["window", "note"]])
 def test_metadata_never_counts(postprocess: Postprocess, excluded: list[str]) -> None:
-    """Metadata longer than a window does not stop the cut; windows of a window parser do not go along."""
+    """Metadata longer than a window does not prevent the cut; windows of a window parser are dropped."""
     metadata = {"window": "word " * 100, "note": "long " * 100, "file": "a.txt"}
     result = windows_of(
         postprocess, " ".join(SENTENCES), metadata=metadata, excluded_llm_metadata_keys=list(excluded)
@@ -140,8 +140,8 @@ def test_nothing_is_changed_and_ids_are_the_same(postprocess: Postprocess) -> No
     assert len({w.node.node_id for w in runs[0]}) == len(runs[0])
 
 
-def test_equal_windows_of_a_document_go_out_once(postprocess: Postprocess) -> None:
-    """Windows with the same text in the same document are one; those of another document stay."""
+def test_equal_windows_of_a_document_are_returned_once(postprocess: Postprocess) -> None:
+    """Equal windows of a document are returned once; those of another document stay."""
     text = "The same sentence again. " * 60
     one, two = linked_document([text], source_id="a"), linked_document([text], source_id="b")
     cutter = SlidingWindowPostprocessor(window_tokens=50, stride_tokens=50)
@@ -160,8 +160,8 @@ def test_a_repeated_node_is_cut_once(postprocess: Postprocess) -> None:
     assert [(w.node.node_id, w.score) for w in once] == [(w.node.node_id, w.score) for w in twice]
 
 
-def test_windows_of_passages_tell_which_text_is_whose(postprocess: Postprocess) -> None:
-    """Cut from a passage, pieces of a window are slices of the chunks' texts, and hits are named."""
+def test_windows_of_passages_attribute_their_text(postprocess: Postprocess) -> None:
+    """Pieces of a window of a passage are slices of the chunks' texts, and hits are named."""
     nodes = linked_document([f"{s} " for s in SENTENCES], offsets=True)
     grow = PrevNextNodePostprocessor(
         docstore=docstore_of(nodes), num_nodes=20, mode="both", output="passages"
@@ -180,7 +180,7 @@ def test_windows_of_passages_tell_which_text_is_whose(postprocess: Postprocess) 
 
 
 def test_links_to_the_outside_stay_at_the_ends(postprocess: Postprocess) -> None:
-    """The first window keeps PREVIOUS, the last NEXT, all of them SOURCE."""
+    """The first window keeps PREVIOUS, the last one NEXT, and all of them SOURCE."""
     nodes = linked_document(["Before.", " ".join(SENTENCES), "After."])
     cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16)
     result = [hit.node for hit in postprocess(cutter, hits(nodes, [1]))]
@@ -192,7 +192,7 @@ def test_links_to_the_outside_stay_at_the_ends(postprocess: Postprocess) -> None
 
 
 def test_windows_are_not_cut_twice(postprocess: Postprocess) -> None:
-    """Windows that are cut again are returned unchanged; smaller ones of them count from the first node."""
+    """Windows are not cut again; smaller windows of them count from the first node."""
     result = windows_of(postprocess, " ".join(SENTENCES))
     again = postprocess(SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16), result)
     assert [id(w) for w in again] == [id(w) for w in result]
@@ -204,7 +204,7 @@ def test_windows_are_not_cut_twice(postprocess: Postprocess) -> None:
 
 
 def test_repeated_text_has_offsets_of_its_own(postprocess: Postprocess) -> None:
-    """Two windows with equal text in a document without a source are distinguished only by their place."""
+    """Two windows with equal text in a document without a source differ only in place."""
     nodes = SentenceSplitter(chunk_size=200, chunk_overlap=0).get_nodes_from_documents(
         [Document(text="Alpha. Same. Beta. Same.", id_="d")]
     )
@@ -219,7 +219,7 @@ def test_repeated_text_has_offsets_of_its_own(postprocess: Postprocess) -> None:
 
 
 def test_saved_and_restored() -> None:
-    """What is saved holds sizes, and no function."""
+    """The saved form holds sizes, without functions."""
     cutter = SlidingWindowPostprocessor(window_tokens=64, stride_tokens=16, sentence_splitter=str.splitlines)
     data = cutter.to_dict()
     assert data["class_name"] == "SlidingWindowPostprocessor"
@@ -236,7 +236,7 @@ def test_saved_and_restored() -> None:
     data=st.data(),
 )
 def test_windows_are_those_of_the_text(text: list[str], size: int, data: st.DataObject) -> None:
-    """Whatever the text, the nodes are its windows in order, equal ones left out."""
+    """For any text, the nodes are its windows in order, without duplicates."""
     whole, stride = "".join(text), data.draw(st.integers(1, size))
     cutter = SlidingWindowPostprocessor(window_tokens=size, stride_tokens=stride)
     result = cutter.postprocess_nodes([NodeWithScore(node=TextNode(text=whole, id_="n"))])
@@ -246,7 +246,7 @@ def test_windows_are_those_of_the_text(text: list[str], size: int, data: st.Data
 
 
 def test_equal_texts_without_a_document(postprocess: Postprocess) -> None:
-    """Nodes whose document is unknown are documents of their own: each has all of its windows."""
+    """Nodes of unknown documents count as separate documents: each has all of its windows."""
     text = " ".join(SENTENCES)
     nodes = [
         NodeWithScore(node=TextNode(id_=id_, text=text, start_char_idx=0, end_char_idx=len(text)))
@@ -262,7 +262,7 @@ def test_equal_texts_without_a_document(postprocess: Postprocess) -> None:
 
 @pytest.mark.parametrize("kind", [Document, Node])
 def test_text_of_every_class_is_cut(postprocess: Postprocess, kind: type) -> None:
-    """Documents and nodes that hold text are cut as text nodes are."""
+    """Documents and nodes that hold text are cut like text nodes."""
     text = " ".join(SENTENCES)
     node = (
         Document(id_="n", text=text)

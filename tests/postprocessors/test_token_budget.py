@@ -1,4 +1,4 @@
-"""Token budgets, of augmenters and as a postprocessor of its own."""
+"""Token budgets, as a parameter of augmenters and as a postprocessor."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from llama_index_ext_ctxaug.testing import docstore_of, hits, linked_document
 
 
 def words(text: str) -> list[str]:
-    """A tokenizer that takes words for tokens."""
+    """Split a text into words."""
     return text.split()
 
 
 def final_text(result: list[NodeWithScore]) -> str:
-    """What a response synthesizer would show to the model."""
+    """Return the text that a response synthesizer would show to the model."""
     return "\n\n".join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in result)
 
 
 @pytest.mark.parametrize("output", ["nodes", "passages"])
 def test_hits_and_their_nearest_neighbors_fill_the_budget(postprocess: Postprocess, output: str, ends: list):
-    """Eight words a chunk and a budget of 30: three chunks around the hit, and the event says why."""
+    """With eight words per chunk and a budget of 30, three chunks around the hit fit; the event says so."""
     nodes = linked_document([f"one two three four five six seven n{n} " for n in range(9)], offsets=True)
     augmenter = PrevNextNodePostprocessor(
         docstore=docstore_of(nodes), num_nodes=3, mode="both", output=output, token_budget=30, tokenizer=words
@@ -50,7 +50,7 @@ def test_hits_and_their_nearest_neighbors_fill_the_budget(postprocess: Postproce
 
 
 def test_metadata_and_separators_count(postprocess: Postprocess):
-    """What the model sees is counted: metadata that is not excluded, and the lines between nodes."""
+    """Visible text counts: metadata that is not excluded, and the lines between nodes."""
     nodes = linked_document(["abc", "def", "ghi"], metadata={"k": "v"})
     content = final_text(hits(nodes, [0, 1, 2]))
     parameters = {"docstore": docstore_of(nodes), "tokenizer": list, "num_nodes": 1, "mode": "both"}
@@ -61,7 +61,7 @@ def test_metadata_and_separators_count(postprocess: Postprocess):
 
 
 def test_a_separator_that_makes_the_text_shorter_is_counted_as_it_is(postprocess: Postprocess):
-    """Where a tokenizer makes one token of a text's end and the lines after it, what fits is returned."""
+    """If a tokenizer merges a text's end and the lines after it into one token, what fits is returned."""
 
     def tokens(text: str) -> list[str]:
         return re.findall(r"\w+|\.\n{3}|\n\n|\W", text)
@@ -75,7 +75,7 @@ def test_a_separator_that_makes_the_text_shorter_is_counted_as_it_is(postprocess
 
 
 def test_tokens_are_counted_in_the_order_of_the_output(postprocess: Postprocess):
-    """Where the order of nodes changes their tokens, the order in which they are returned counts."""
+    """If the order of nodes changes their tokens, the order of the output counts."""
 
     def tokens(text: str) -> list[str]:
         return re.findall(r"\w+|\.\n\n|\n\n|\W", text)
@@ -109,7 +109,7 @@ def test_a_hit_over_the_budget_is_kept_and_reported(
 
 
 def test_llamaindexs_tokenizer_counts_by_default(postprocess: Postprocess):
-    """Without a tokenizer of its own, the one in Settings counts, looked up when called."""
+    """Without a tokenizer of its own it uses the one in Settings, looked up when called."""
     nodes = linked_document(5)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), num_nodes=4, token_budget=13)
     before = Settings.tokenizer
@@ -121,7 +121,7 @@ def test_llamaindexs_tokenizer_counts_by_default(postprocess: Postprocess):
 
 
 def test_any_list_can_be_cut(postprocess: Postprocess):
-    """The postprocessor keeps order and objects, prefers hits to added nodes, counts a repeated node once."""
+    """The postprocessor keeps order and objects, prefers hits to added nodes, and counts copies once."""
     nodes = linked_document([f"w w w n{n}" for n in range(6)])
     augmented = postprocess(
         PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both"), hits(nodes, [1, 4])
@@ -134,8 +134,8 @@ def test_any_list_can_be_cut(postprocess: Postprocess):
     assert postprocess(budget, []) == []
 
 
-def test_the_end_event_tells_how_many_nodes_a_list_lost(postprocess: Postprocess, ends: list):
-    """The event counts what the budget left out, hits and added nodes, and gives no reason where all fits."""
+def test_the_end_event_counts_the_nodes_that_a_list_lost(postprocess: Postprocess, ends: list):
+    """The event counts hits and added nodes that the budget dropped, and gives no reason if all fits."""
     nodes = linked_document([f"w w w n{n}" for n in range(6)])
     augmented = postprocess(
         PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both"), hits(nodes, [1, 4])
@@ -151,7 +151,7 @@ def test_the_end_event_tells_how_many_nodes_a_list_lost(postprocess: Postprocess
 
 
 def test_score_alone_can_decide(postprocess: Postprocess):
-    """With priority="score" a node that a reranker put on top is kept, whoever added it."""
+    """With priority="score" a node that a reranker ranked first is kept, whoever added it."""
     nodes = linked_document([f"w w w n{n}" for n in range(6)])
     augmented = postprocess(PrevNextNodePostprocessor(docstore=docstore_of(nodes)), hits(nodes, [1, 4]))
     reranked = [NodeWithScore(node=h.node, score=s) for h, s in zip(augmented, [1, 9, 2, 3], strict=True)]
@@ -183,7 +183,7 @@ def test_budgets_survive_serialization():
 def test_never_over_the_budget(
     parsed: Parsed, output: str, scope: str, budget: int, known: bool, tokenizer: Any, data: st.DataObject
 ):
-    """The final text is within the budget, or it is the best hit alone, whole; twice is once."""
+    """The final text is within the budget, or the best hit alone, whole; a second run changes nothing."""
     text, nodes = parsed
     places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=4, unique=True))
     found = hits(nodes, places)
@@ -216,7 +216,7 @@ def test_never_over_the_budget(
 
 @given(parsed=parsed_documents(), budget=st.integers(20, 300), data=st.data())
 def test_the_order_of_hits_does_not_decide(parsed: Parsed, budget: int, data: st.DataObject):
-    """The same hits with the same scores in another order give the same nodes and passages."""
+    """Hits with the same scores in another order give the same nodes and passages."""
     nodes = parsed.nodes
     places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=4, unique=True))
     found = hits(nodes, places)

@@ -1,4 +1,4 @@
-"""Whole documents in place of their hits."""
+"""Whole documents in place of hits."""
 
 from __future__ import annotations
 
