@@ -1,4 +1,4 @@
-"""Which parents merge: decided on ids, without a store."""
+"""Parents that merge, decided on ids without a store."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
 
 def tree(**families: str) -> Tree:
-    """A tree from `parent="child child ..."`."""
+    """Build a tree from `parent="child child ..."`."""
     children = {parent: Children.of(parent, listed.split()) for parent, listed in families.items()}
     return Tree.of({child: parent for parent in children for child in children[parent].ids}, children)
 
 
 def every(parent: str) -> bool:
-    """Any parent may merge."""
+    """Allow any parent to merge."""
     return True
 
 
 def tokens(node_id: str) -> int:
-    """A grandparent has 900 tokens, a parent 300, a child 100."""
+    """Return 900 tokens for a grandparent, 300 for a parent, 100 for a child."""
     return {"G": 900, "P": 300, "Q": 300, "R": 300, "long": 700}.get(node_id, 100)
 
 
@@ -48,7 +48,7 @@ def tokens(node_id: str) -> int:
     ],
 )
 def test_the_share_decides(rule: ShareRule, covered: str, merges: bool) -> None:
-    """Of four children (100 tokens each, the parent 300): strictly more than the threshold, or at least."""
+    """Four children of 100 tokens, a parent of 300: the share must exceed the threshold, or reach it."""
     assert rule.merges("P", covered.split(), 4) is merges
 
 
@@ -61,13 +61,13 @@ def test_merged_parents_count_as_children() -> None:
 
 
 def test_a_parent_that_may_not_merge_ends_the_climb() -> None:
-    """Where a parent is not allowed, nothing above it merges because of it."""
+    """A parent that may not merge ends the climb for everything above it."""
     found = tree(G="P", P="a")
     assert set(merge_by_share(["a"], found, ShareRule(0.5), lambda id_: id_ != "P")) == {"a"}
 
 
 def test_pieces_give_way_to_the_next_merged_node() -> None:
-    """A hit below a parent that did not merge gives way to the grandparent that did."""
+    """A hit below a parent that did not merge is replaced by the grandparent that did."""
     found = tree(G="P Q R", P="a b", Q="c d", R="e f g")
     merged = merge_by_share(["a", "b", "c", "d", "e"], found, ShareRule(0.6), every)
     assert pieces(merged, found, merged) == {
@@ -97,7 +97,7 @@ def test_the_bar_rises_as_the_budget_fills(hits: str, kept: str) -> None:
 
 @pytest.mark.parametrize(("used", "merges"), [(200, True), (900, False), (700, True), (701, False)])
 def test_the_budget_must_hold_the_parent(used: int, merges: bool) -> None:
-    """The children reach the bar (120 and 190), but only what is left holds the parent."""
+    """The children reach the bar (120 and 190), but the parent merges only if the rest holds it."""
     assert BudgetRule(1000, tokens).merges("P", ["a", "b"], used) is merges
 
 
@@ -109,13 +109,13 @@ def test_a_third_is_the_lowest_bar(used: int, merges: bool) -> None:
 
 
 def test_a_merge_makes_the_grandparent_eligible() -> None:
-    """The parent that has just merged lets the grandparent merge in the same step."""
+    """A parent that has just merged lets the grandparent merge in the same step."""
     found = tree(G="P Q", P="a b", Q="c d")
     assert set(merge_by_budget(["a", "b", "c", "d"], found, BudgetRule(3000, tokens), every)) == {"G"}
 
 
 def test_a_hit_that_does_not_fit_is_passed_over() -> None:
-    """A hit over the rest of the budget leaves it to later ones; one below a kept parent costs nothing."""
+    """A hit over the remaining budget is skipped; one below a kept parent costs nothing."""
     found = tree(P="a b c")
     assert set(merge_by_budget(["a", "b", "long", "c"], found, BudgetRule(600, tokens), every)) == {"P"}
     assert set(merge_by_budget(["long", "a"], found, BudgetRule(600, tokens), every)) == {"a"}
@@ -134,6 +134,6 @@ def test_a_hit_that_does_not_fit_is_passed_over() -> None:
 def test_a_merged_score_is_that_of_the_scored(
     scores: list[float | None], best: float | None, mean: float | None
 ) -> None:
-    """The best or the mean of those that have a score; None where none has."""
+    """The score is the best or the mean of the scored hits; None if none has a score."""
     assert merged_score(scores, "max") == best
     assert merged_score(scores, "mean") == (None if mean is None else pytest.approx(mean))

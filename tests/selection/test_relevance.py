@@ -17,7 +17,7 @@ from llama_index_ext_ctxaug.selection.relevance import (
 
 
 def test_infinite_scores_are_at_the_ends() -> None:
-    """Infinite scores count as the highest or the lowest finite one; where all are infinite, ranks count."""
+    """Infinite scores count as the highest or lowest finite one; if all are infinite, ranks count."""
     found = normalized_scores([math.inf, 2.0, 0.0, -math.inf])
     assert found == pytest.approx([1.0, 1.0, 0.2, 0.2])
     assert normalized_scores([math.inf, -math.inf]) == [1.0, 0.5]
@@ -30,7 +30,7 @@ def test_infinite_scores_are_at_the_ends() -> None:
     st.floats(-50, 50),
 )
 def test_the_scale_of_scores_does_not_matter(scores: list[float], factor: float, shift: float) -> None:
-    """Scores stretched and shifted normalize to the same numbers in (0, 1], in the same order."""
+    """Scaled and shifted scores normalize to the same numbers in (0, 1], in the same order."""
     normalized = normalized_scores(scores)
     assert all(0 < number <= 1 for number in normalized)
     assert normalized == sorted(normalized, reverse=True)
@@ -66,7 +66,7 @@ def test_terms_are_the_content_words() -> None:
 
 
 def test_rare_terms_count_for_more() -> None:
-    """A text with the rare word of the query has more of it than one with the common word."""
+    """A text with the query's rare word has a higher share than one with the common word."""
     texts = ["Council tax", "council", "council", "tax of the council", "Zebra"]
     shares = term_shares(texts, ["council", "zebra"])
     assert shares[4] == 1.0
@@ -80,7 +80,7 @@ def test_nothing_found_is_no_share() -> None:
 
 
 def test_a_chunk_lends_half_to_the_chunk_beside_it() -> None:
-    """A lone chunk lends a half to the chunks beside it, and less with the root of the distance."""
+    """A lone chunk lends a half to the adjacent chunks, and less with the root of the distance."""
     found = spread([0.0] * 9 + [1.0] + [0.0] * 9)
     assert found[9] == 1.0
     assert found[8] == found[10] == 0.5
@@ -97,7 +97,7 @@ def test_close_hits_lift_what_is_between_them() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_spreading_is_the_same_from_both_ends(relevance: list[float]) -> None:
-    """A run read backwards has the same values, backwards; no value is lower than before."""
+    """A run read backwards has the same values in reverse; no value is lower than before."""
     found = spread(relevance)
     assert found == pytest.approx(spread(relevance[::-1])[::-1])
     assert all(after >= before for after, before in zip(found, relevance, strict=True))

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from llama_index_ext_ctxaug.selection.rse import rse
 
 VALUES = st.lists(st.sampled_from([-0.5, -0.25, 0.0, 0.25, 0.5, 1.0]), max_size=9)
-"""Values whose sums are exact, so that equal sums are equal."""
+"""Values with exact sums, so that equal sums are equal."""
 
 
 def best_by_trying_all(
     values: list[float], ends: set[int], taken: set[int], longest: int
 ) -> tuple[int, int] | None:
-    """The first of the segments with the greatest sum, by the definition."""
+    """Return the first segment with the greatest sum, by the definition."""
     best, best_sum = None, -math.inf
     for start in range(len(values)):
         for end in range(start + 1, min(start + longest, len(values)) + 1):
@@ -31,7 +31,7 @@ def best_by_trying_all(
 def test_each_segment_is_the_best_that_is_left(
     values: list[float], ends: set[int], longest: int, total: int
 ) -> None:
-    """Every segment is the best by its definition, given those before it, until none reaches the minimum."""
+    """Each segment is the best remaining one by definition, until none reaches the minimum."""
     found = rse([values], ends, max_length=longest, overall_max_length=total, minimum_value=0.25)
     taken: set[int] = set()
     for segment in found:
@@ -45,7 +45,7 @@ def test_each_segment_is_the_best_that_is_left(
 
 
 def taken(values: list[list[float]], **limits: float) -> list[tuple[int, int]]:
-    """The segments of six chunks of one document, with these limits."""
+    """Return the segments of six chunks of one document, with these limits."""
     wide = {"max_length": 9, "overall_max_length": 9, "minimum_value": 0.5}
     return [segment[:2] for segment in rse(values, [6], **{**wide, **limits})]
 
@@ -54,7 +54,7 @@ FIRST, SECOND = [1, -9, 1, -9, -9, -9], [-9, -9, -9, -9, 1, 1]
 
 
 def test_queries_take_segments_in_turn() -> None:
-    """Each query takes its best segment, then each its next, until it has none that reaches the minimum."""
+    """Each query takes its best segment, then each its next, until none reaches the minimum."""
     assert taken([FIRST, SECOND]) == [(0, 1), (4, 6), (2, 3)]
     assert taken([SECOND, FIRST]) == [(4, 6), (0, 1), (2, 3)]
     assert taken([[-9] * 6, FIRST]) == [(0, 1), (2, 3)]
@@ -63,7 +63,7 @@ def test_queries_take_segments_in_turn() -> None:
 
 
 def test_the_length_of_all_segments_is_limited() -> None:
-    """What is left of the chunks of all segments limits the next one, of whichever query."""
+    """The limit on all segments together restricts the next segment, whatever its query."""
     assert taken([FIRST, SECOND], overall_max_length=1) == [(0, 1)]
     assert taken([FIRST, SECOND], overall_max_length=2) == [(0, 1), (4, 5)]
     assert taken([FIRST, SECOND], overall_max_length=3) == [(0, 1), (4, 6)]

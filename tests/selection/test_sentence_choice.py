@@ -33,7 +33,7 @@ def sentences(count: int = 6, **parameters: Any) -> list[TextNode]:
 
 
 def both(nodes: list[TextNode], budget: int, **parameters: Any) -> PrevNextNodePostprocessor:
-    """One neighbor on each side, within a number of words, to the sentence."""
+    """One neighbor on each side, within a number of words, cut at sentences."""
     return PrevNextNodePostprocessor(
         docstore=docstore_of(nodes),
         mode="both",
@@ -66,7 +66,7 @@ def test_the_words_of_the_query_come_before_the_side(postprocess: Postprocess) -
 def test_a_hit_over_the_budget_keeps_what_matches_the_query(
     postprocess: Postprocess, output: str, caplog: pytest.LogCaptureFixture, ends: list
 ) -> None:
-    """Of a hit that alone exceeds the budget the best sentences are left, and nothing is warned of."""
+    """If a hit alone exceeds the budget, its best sentences are kept, without a warning."""
     nodes = sentences()
     augmenter = both(nodes, 7, output=output)
     (result,) = postprocess(augmenter, hits(nodes, [2], [0.4]), query_str="Where is the zebra?")
@@ -80,14 +80,14 @@ def test_a_hit_over_the_budget_keeps_what_matches_the_query(
 
 
 def test_words_where_no_sentence_fits(postprocess: Postprocess) -> None:
-    """A hit whose sentences are all over the budget gives the beginning of the best one."""
+    """If no sentence of a hit fits, the beginning of the best one is given."""
     nodes = sentences()
     result = postprocess(both(nodes, 2), hits(nodes, [2]), query_str="Where is the zebra?")
     assert texts(result) == ["Second zebra "]
 
 
 def test_the_best_sentence_is_cut_rather_than_replaced(postprocess: Postprocess) -> None:
-    """Where the best sentence does not fit, its beginning is given, not a shorter one."""
+    """If the best sentence does not fit, its beginning is given, not a shorter sentence."""
     node = TextNode(text="Yes. The zebra crossed the road at noon. No.", id_="long")
     budget = TokenBudgetPostprocessor(token_budget=4, budget_unit="sentence", tokenizer=str.split)
     result = postprocess(budget, [NodeWithScore(node=node)], query_str="Where did the zebra go?")
@@ -95,7 +95,7 @@ def test_the_best_sentence_is_cut_rather_than_replaced(postprocess: Postprocess)
 
 
 def test_characters_where_no_word_fits(postprocess: Postprocess) -> None:
-    """Of a word over the budget as many characters are given as fit."""
+    """Of a word over the budget, as many characters as fit are given."""
     node = TextNode(text="supercalifragilistic", id_="long")
     budget = TokenBudgetPostprocessor(token_budget=5, budget_unit="sentence", tokenizer=list)
     assert texts(postprocess(budget, [NodeWithScore(node=node)])) == ["super"]
@@ -105,7 +105,7 @@ def test_characters_where_no_word_fits(postprocess: Postprocess) -> None:
 def test_where_nothing_fits_nothing_is_given(
     postprocess: Postprocess, node: TextNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A budget that not even a word fits, or only a part of an image's text, gives nothing and warns."""
+    """If not even a word fits, or only a part of an image's text, nothing is given, with a warning."""
     budget = TokenBudgetPostprocessor(
         token_budget=0 if type(node) is TextNode else 1, budget_unit="sentence", tokenizer=str.split
     )
@@ -114,7 +114,7 @@ def test_where_nothing_fits_nothing_is_given(
 
 
 def test_a_part_is_joined_to_the_chunk_beside_it(postprocess: Postprocess) -> None:
-    """In passages a part that touches a kept chunk belongs to its passage, and one apart is a node."""
+    """In passages, a part that touches a kept chunk joins its passage; a separate part is a node."""
     nodes = sentences()
     (passage,) = postprocess(both(nodes, 16, output="passages"), hits(nodes, [2]))
     assert passage.node.text == f"Third of 1 ends. {nodes[2].text}"
@@ -128,7 +128,7 @@ def test_a_part_is_joined_to_the_chunk_beside_it(postprocess: Postprocess) -> No
 
 
 def test_a_hole_is_marked_in_the_passage_of_a_document(postprocess: Postprocess) -> None:
-    """With one passage for each document, the place of the cut is marked in it."""
+    """With one passage per document, the place of the cut is marked in it."""
     nodes = sentences()
     augmenter = both(nodes, 17, output="passages", passage_scope="document")
     (passage,) = postprocess(augmenter, hits(nodes, [2]), query_str="zebra")
@@ -137,7 +137,7 @@ def test_a_hole_is_marked_in_the_passage_of_a_document(postprocess: Postprocess)
 
 
 def test_shared_text_is_given_once(postprocess: Postprocess) -> None:
-    """Sentences that a kept chunk has too are no choice, and join the part to it."""
+    """Sentences that a kept chunk also has are not chosen, and join the part to it."""
     document = "Alpha one two. Beta one two. Gamma one two. Delta one two. Epsilon one two."
     ends = [(0, 43), (29, 75)]
     nodes = linked_document([document[start:end] for start, end in ends], offsets=False)
@@ -149,7 +149,7 @@ def test_shared_text_is_given_once(postprocess: Postprocess) -> None:
 
 
 def test_a_row_brings_the_header_of_its_table(postprocess: Postprocess) -> None:
-    """A table is cut by rows, and the row that matches the query comes with the header."""
+    """A table is cut by rows, and a row that matches the query brings the header."""
     rows = "".join(f"| city {n} | {1900 + n} |\n" for n in range(40))
     node = TextNode(text=f"Some cities.\n\n| name | year |\n|---|---|\n{rows}", id_="table")
     budget = TokenBudgetPostprocessor(token_budget=20, budget_unit="sentence", tokenizer=str.split)
@@ -158,7 +158,7 @@ def test_a_row_brings_the_header_of_its_table(postprocess: Postprocess) -> None:
 
 
 def test_whole_chunks_are_those_of_the_other_unit(postprocess: Postprocess) -> None:
-    """What fits as whole chunks is there in both units, and the sentence unit only adds to it."""
+    """Both units keep the whole chunks that fit, and the sentence unit only adds to them."""
     nodes = sentences(12)
     found = hits(nodes, [2, 6, 9], [0.9, 0.5, 0.7])
     for budget in range(12, 100, 5):
@@ -169,7 +169,7 @@ def test_whole_chunks_are_those_of_the_other_unit(postprocess: Postprocess) -> N
 
 
 def test_units_are_preferred_as_chunks_are() -> None:
-    """Units with rare words come first, then those beside them; kept chunks lend to both ends."""
+    """Units with rare words come first, then those beside them; kept chunks lend at both ends."""
     text = "One is. Two is. Three zebra. Four is. Five is."
     units = text_units(text)
 
@@ -184,7 +184,7 @@ def test_units_are_preferred_as_chunks_are() -> None:
 
 
 def shrinking(text: str) -> list[str]:
-    """A tokenizer that makes one token of all words on a line: texts that are joined have fewer tokens."""
+    """Count the words of a line as one token, so that joined texts have fewer tokens."""
     return re.findall(r"\w[\w ,.]*|\s+|\W", text)
 
 
@@ -200,7 +200,7 @@ def shrinking(text: str) -> list[str]:
 def test_never_over_the_budget(
     parsed: Parsed, output: str, scope: str, budget: int, tokenizer: Any, known: bool, data: st.DataObject
 ) -> None:
-    """Whatever the text, script and tokenizer, the final text is within the budget, and pieces are true."""
+    """For any text, script and tokenizer, the final text is within the budget, and pieces are true."""
     text, nodes = parsed
     places = data.draw(st.lists(st.integers(0, len(nodes) - 1), min_size=1, max_size=4, unique=True))
     kind = data.draw(st.sampled_from([PrevNextNodePostprocessor, RelevantSegmentsPostprocessor]))

@@ -1,4 +1,4 @@
-"""Choosing among windows that overlap."""
+"""Choosing among overlapping windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llama_index_ext_ctxaug.windows.slices import cut_node, place_of
 
 
 def windows(*places: tuple[str, int, int]) -> list[NodeWithScore]:
-    """Windows of nodes of 100 characters, by node id, start and end; each scored below the one before."""
+    """Return windows by node id, start and end; each node has 100 characters, and scores fall."""
     nodes = {id_: TextNode(id_=id_, text=id_ * 100) for id_ in "ab"}
     return [
         NodeWithScore(
@@ -22,12 +22,12 @@ def windows(*places: tuple[str, int, int]) -> list[NodeWithScore]:
 
 
 def places(chosen: list[NodeWithScore]) -> list[tuple[str, int, int]]:
-    """Where windows were cut from."""
+    """Return the places that windows were cut from."""
     return [tuple(place_of(hit.node)) for hit in chosen]
 
 
 def test_half_of_a_window_may_be_shared() -> None:
-    """A window that shares half of its text with a better one stays, one that shares more gives way."""
+    """A window that shares half of its text with a better one stays; one that shares more is dropped."""
     ranked = windows(("a", 0, 40), ("a", 20, 60), ("a", 59, 89), ("a", 19, 59), ("a", 0, 10), ("b", 0, 40))
     assert places(choose(ranked, 9, "suppress")) == [
         ("a", 0, 40), ("a", 20, 60), ("a", 59, 89), ("b", 0, 40),
@@ -35,7 +35,7 @@ def test_half_of_a_window_may_be_shared() -> None:
 
 
 def test_windows_that_gave_way_leave_their_places_to_others() -> None:
-    """At most top_n windows are chosen, and a skipped window suppresses none."""
+    """At most top_n windows are chosen, and a dropped window suppresses none."""
     ranked = windows(("a", 0, 40), ("a", 10, 50), ("a", 36, 76), ("a", 80, 100))
     assert places(choose(ranked, 2, "suppress")) == [("a", 0, 40), ("a", 36, 76)]
 
@@ -50,7 +50,7 @@ def test_windows_that_touch_are_merged_at_the_best_place() -> None:
 
 
 def test_a_merged_group_ends_where_its_longest_window_does() -> None:
-    """A window behind one that lies in another is merged with that other."""
+    """A window after one that lies inside another is merged with that other."""
     ranked = windows(("a", 0, 50), ("a", 10, 20), ("a", 45, 60))
     assert places(merge(ranked)) == [("a", 0, 60)]
 
@@ -74,7 +74,7 @@ LINES = [f"Line {number} of the file.\n" for number in range(130)]
 
 
 def lines(first: int, last: int, source: str = "file", parent: str | None = None) -> TextNode:
-    """A chunk of lines of a file, with its offsets."""
+    """Return a chunk of lines of a file, with its offsets."""
     start = sum(map(len, LINES[:first]))
     text = "".join(LINES[first:last])
     id_ = f"{source}:{first}" if parent is None else f"{parent}:{first}"
@@ -86,19 +86,19 @@ def lines(first: int, last: int, source: str = "file", parent: str | None = None
 
 
 def scored(*nodes: TextNode) -> list[NodeWithScore]:
-    """Hits in this order."""
+    """Return hits in this order."""
     return [NodeWithScore(node=node, score=1 - place / 100) for place, node in enumerate(nodes)]
 
 
 def test_chunks_of_one_document_that_share_text() -> None:
-    """Overlap of chunks that were not cut from one node is known by their offsets in the document."""
+    """Overlap of chunks from different nodes is known by their offsets in the document."""
     found = scored(lines(0, 60), lines(10, 70), lines(20, 80), lines(100, 120))
     assert ids(choose(found, 2, "suppress")) == ["file:0", "file:100"]
     assert ids(choose(found, 4, "keep")) == ids(found)
 
 
 def test_offsets_that_are_of_other_texts_share_nothing() -> None:
-    """Equal offsets in other documents or parents, or over other text, are no overlap."""
+    """Equal offsets in other documents or parents, or over other text, are not an overlap."""
     same_place = lines(0, 60)
     same_place.id_, same_place.text = "edited", same_place.text.upper()
     others = [lines(0, 60, source="other"), lines(0, 60, parent="P"), same_place]
@@ -123,7 +123,7 @@ def test_chunks_in_the_order_of_their_document() -> None:
 
 
 def test_chunks_of_one_document_are_merged_once_each() -> None:
-    """Chunks that overlap in their document, also over a chunk between, become one text with their pieces."""
+    """Chunks that overlap in their document, even across a chunk, become one text with their pieces."""
     found = scored(lines(20, 80), lines(100, 120), lines(0, 60), lines(50, 70), lines(75, 99))
     merged = merge(found)
     assert [hit.node.text for hit in merged] == ["".join(LINES[0:99]), "".join(LINES[100:120])]
