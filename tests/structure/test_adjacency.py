@@ -1,4 +1,4 @@
-"""Adjacency: each rung of the ladder, alone and in turn."""
+"""Adjacency: each rung of the ladder, alone and in order."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from llama_index_ext_ctxaug.testing import ObservedDocstore, docstore_of, hits, 
 
 
 def places(result: list[Any], nodes: list[TextNode]) -> list[int]:
-    """The result as positions in the document."""
+    """Return the result as positions in the document."""
     order = {node.node_id: place for place, node in enumerate(nodes)}
     return [order[hit.node.node_id] for hit in result]
 
 
 def with_parent(nodes: list[TextNode], parent_id: str, lists: bool = True) -> TextNode:
-    """A parent of these nodes, which lose their own links."""
+    """Return a parent of these nodes, which lose their own links."""
     for node in nodes:
         node.relationships = {
             NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc"),
@@ -36,7 +36,7 @@ def with_parent(nodes: list[TextNode], parent_id: str, lists: bool = True) -> Te
 
 
 def test_the_parents_list(postprocess: Any) -> None:
-    """Rung 3: children without links are in the order of their parent's list, up to its edge if so wanted."""
+    """Rung 3: children without links follow their parent's list, up to its edge if requested."""
     nodes = linked_document(6)
     first, second = with_parent(nodes[:3], "P"), with_parent(nodes[3:], "Q")
     store = docstore_of([nodes[5], nodes[1], nodes[0]], [first, second], [nodes[4], nodes[2], nodes[3]])
@@ -46,7 +46,7 @@ def test_the_parents_list(postprocess: Any) -> None:
 
 
 def test_the_documents_list_within_one_parent(postprocess: Any) -> None:
-    """Rung 4: where the parent lists nothing, the document's list counts among nodes of that parent."""
+    """Rung 4: if the parent lists nothing, the document's list counts among the nodes of that parent."""
     nodes = linked_document(6)
     parents = [with_parent(nodes[:3], "P", lists=False), with_parent(nodes[3:], "Q", lists=False)]
     augmenter = PrevNextNodePostprocessor(
@@ -57,7 +57,7 @@ def test_the_documents_list_within_one_parent(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("offsets", [False, True])
 def test_nodes_that_know_their_document_alone(postprocess: Any, offsets: bool) -> None:
-    """Rung 4: without any links the document's list is the order; offsets correct a list that is not."""
+    """Rung 4: without any links the document's list is the order, unless offsets correct it."""
     nodes = linked_document(6, links="none", offsets=offsets)
     shuffled = [nodes[place] for place in (3, 0, 5, 1, 4, 2)]
     stored = shuffled if offsets else nodes
@@ -68,7 +68,7 @@ def test_nodes_that_know_their_document_alone(postprocess: Any, offsets: bool) -
 
 
 def test_own_relationships_come_first(postprocess: Any) -> None:
-    """Rung 1 wins over all others: metadata that names another node is not asked."""
+    """Rung 1 takes precedence over all others: metadata that names another node is ignored."""
     nodes = linked_document(4)
     nodes[1].metadata["next_id"] = nodes[3].node_id
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes))
@@ -89,7 +89,7 @@ def test_repair_can_be_turned_off(postprocess: Any) -> None:
 
 
 def test_a_hit_that_lost_its_document(postprocess: Any) -> None:
-    """A hit without SOURCE, but with links, takes its document from the stored copy."""
+    """A hit with links but without SOURCE takes its document from the stored copy."""
     nodes = linked_document(3)
     bare = nodes[0].model_copy(deep=True)
     bare.relationships.pop(NodeRelationship.SOURCE)
@@ -98,7 +98,7 @@ def test_a_hit_that_lost_its_document(postprocess: Any) -> None:
 
 
 def test_the_end_of_a_document_costs_no_further_round(postprocess: Any) -> None:
-    """A hit at the end of a tidy document is looked into in the round that reads the others' neighbors."""
+    """A hit at the end of a tidy document is checked in the round that reads the others' neighbors."""
     nodes = linked_document(9)
     store = ObservedDocstore(docstore_of(nodes))
     postprocess(PrevNextNodePostprocessor(docstore=store, num_nodes=1), hits(nodes, [8, 2]))
@@ -106,7 +106,7 @@ def test_the_end_of_a_document_costs_no_further_round(postprocess: Any) -> None:
 
 
 def test_pages_of_several_levels(postprocess: Any) -> None:
-    """With document_key an empty page is passed over, and chunks of other levels are not the page's edge."""
+    """With document_key an empty page is skipped, and chunks of other levels are not the page's edge."""
     pages = {
         label: linked_document(2, source_id=f"p{label}", metadata={"file_path": "f", "page_label": label})
         for label in ("1", "3")
@@ -124,7 +124,7 @@ def test_pages_of_several_levels(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("links", ["both", "previous", "next", "none"])
 def test_growth_enters_a_page_at_its_edge(postprocess: Any, links: Any) -> None:
-    """The first or last chunk of a page is found by links of either kind, else by the document's list."""
+    """The first or last chunk of a page is found by links of either kind, or by the document's list."""
     pages = [
         linked_document(3, source_id=f"p{n}", links=links, metadata={"file_path": "f", "page_label": str(n)})
         for n in range(3)
@@ -137,7 +137,7 @@ def test_growth_enters_a_page_at_its_edge(postprocess: Any, links: Any) -> None:
 
 
 def pdf(tenant: str, labels: list[str], key: str = "tenant", **metadata: str) -> list[TextNode]:
-    """The pages of a tenant's file, one chunk each; metadata name the tenant under a key."""
+    """Return the pages of a tenant's file, one chunk each; a metadata key names the tenant."""
     return [
         linked_document(
             [f"Page {label} of {tenant}."],
@@ -150,7 +150,7 @@ def pdf(tenant: str, labels: list[str], key: str = "tenant", **metadata: str) ->
 
 @pytest.mark.parametrize("store_order", ["in order", "reversed"])
 def test_many_pages_take_three_round_trips(postprocess: Any, store_order: str) -> None:
-    """The pages of a file that are within reach are read together."""
+    """The pages of a file within reach are read together."""
     pages = pdf("a", [str(number) for number in range(1, 13)])
     stored = pages if store_order == "in order" else pages[::-1]
     store = ObservedDocstore(docstore_of(*([page] for page in stored)))
@@ -165,7 +165,7 @@ def test_many_pages_take_three_round_trips(postprocess: Any, store_order: str) -
 def test_files_of_two_owners_are_two(
     postprocess: Any, caplog: pytest.LogCaptureFixture, key: str, labels: list[str]
 ) -> None:
-    """Pages whose metadata name another owner are of another file, whatever their labels: one warning."""
+    """Pages with another owner in their metadata are of another file, whatever their labels: one warning."""
     first, second = pdf("a", ["1", "2"], key), pdf("b", labels, key)
     store = docstore_of(*([page] for page in (*first, *second)))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
@@ -183,7 +183,7 @@ def test_files_of_two_owners_are_two(
 def test_files_at_two_places_are_two(
     postprocess: Any, caplog: pytest.LogCaptureFixture, places: tuple[str, str]
 ) -> None:
-    """Pages whose metadata name another path to the file are of another file; other paths say nothing."""
+    """Pages with another path in their metadata are of another file; other paths say nothing."""
     first, second = (
         pdf(tenant, labels, key="id", path=place)
         for tenant, labels, place in zip("ab", (["1", "2", "3"], ["4", "5", "6"]), places, strict=True)
@@ -201,7 +201,7 @@ def test_files_at_two_places_are_two(
 def test_pages_that_may_be_of_two_files(
     postprocess: Any, caplog: pytest.LogCaptureFixture, labels: list[str]
 ) -> None:
-    """A repeated label keeps pages apart, and metadata that may tell files apart are named: one warning."""
+    """A repeated label keeps pages apart, and metadata that may separate files are named: one warning."""
     first, second = pdf("a", ["1", "2"], "mandant"), pdf("b", labels, "mandant")
     store = docstore_of(*([page] for page in (*first, *second)))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
@@ -221,7 +221,7 @@ def test_pages_that_may_be_of_two_files(
 def test_what_differs_from_page_to_page_is_no_file(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Titles and numbers of pages, and what parsers write for chunks, give no warning."""
+    """Titles and numbers of pages, and metadata that parsers write for chunks, give no warning."""
     pages = pdf("a", ["1", "2", "3", "4"])
     for number, page in enumerate(pages):
         page.metadata |= {
@@ -237,7 +237,7 @@ def test_what_differs_from_page_to_page_is_no_file(
 
 
 def test_pages_that_are_nodes_themselves(postprocess: Any) -> None:
-    """With document_key, documents that were indexed as nodes have the neighboring pages of their file."""
+    """With document_key, documents indexed as nodes have the neighboring pages of their file."""
     pages = [
         Document(text=f"Page {n}.", id_=f"p{n}", metadata={"file_path": "f.pdf", "page_label": str(n)})
         for n in range(1, 5)
@@ -255,7 +255,7 @@ def test_pages_that_are_nodes_themselves(postprocess: Any) -> None:
 
 
 def test_page_labels_of_several_numberings(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The order of the reader counts, as a guess where labels do not confirm it."""
+    """The reader's order counts, as a guess if labels do not confirm it."""
     pages = pdf("a", ["A", "B", "i", "ii", "1", "2"])
     store = docstore_of(*([page] for page in pages))
     augmenter = PrevNextNodePostprocessor(docstore=store, mode="both", num_nodes=5, document_key="file_name")
@@ -266,7 +266,7 @@ def test_page_labels_of_several_numberings(postprocess: Any, caplog: pytest.LogC
 
 @pytest.mark.parametrize("absent", [None, float("nan"), "nan", "None", "", np.nan])
 def test_absent_ids_in_metadata(postprocess: Any, caplog: pytest.LogCaptureFixture, absent: Any) -> None:
-    """Values that data frames write for missing ids name no neighbor."""
+    """Values that data frames use for missing ids name no neighbor."""
     node = TextNode(id_="a", text="a", metadata={"prev_id": absent, "next_id": absent})
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of([node]), mode="both", strict=True)
     assert ids(postprocess(augmenter, hits([node], [0]))) == ["a"]
@@ -276,7 +276,7 @@ def test_absent_ids_in_metadata(postprocess: Any, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("number", [int, float, str, np.int64, np.float32, lambda n: f"{n}.0"])
 @pytest.mark.parametrize("key", ["split_id", "chunk_id", "my_number"])
 def test_numbers_in_metadata(postprocess: Any, key: str, number: Any) -> None:
-    """Chunk numbers of any kind give the order of nodes that were stored in another one."""
+    """Chunk numbers of any kind order nodes that were stored in another order."""
     nodes = linked_document(6, links="none")
     for place, node in enumerate(nodes):
         node.metadata[key] = number(place + 8)
@@ -288,7 +288,7 @@ def test_numbers_in_metadata(postprocess: Any, key: str, number: Any) -> None:
 
 
 def test_ids_in_metadata_of_a_shuffled_store(postprocess: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Ids in metadata come before the order of insertion, also where one side alone names the other."""
+    """Ids in metadata precede the order of insertion, even if only one side names the other."""
     nodes = linked_document(6, links="none")
     for before, after in pairwise(nodes):
         after.metadata["prev_id"] = before.node_id
@@ -299,7 +299,7 @@ def test_ids_in_metadata_of_a_shuffled_store(postprocess: Any, caplog: pytest.Lo
 
 
 def test_an_order_of_insertion_that_numbers_contradict(postprocess: Any) -> None:
-    """Where some nodes carry a number, insertion order is no evidence for the others."""
+    """If some nodes carry a number, insertion order is no evidence for the others."""
     nodes = linked_document(4, links="none")
     nodes[0].metadata["split_id"] = 0
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=2)
@@ -309,7 +309,7 @@ def test_an_order_of_insertion_that_numbers_contradict(postprocess: Any) -> None
 def test_an_order_of_insertion_is_said_to_be_a_guess(
     postprocess: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where nodes carry nothing, insertion order counts, and one warning names the guess and the remedy."""
+    """If nodes carry nothing, insertion order counts, and one warning names the guess and the remedy."""
     nodes = linked_document(5, links="none")
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode="both", num_nodes=1)
     assert places(postprocess(augmenter, hits(nodes, [1, 3])), nodes) == [0, 1, 2, 3, 4]
@@ -320,7 +320,7 @@ def test_an_order_of_insertion_is_said_to_be_a_guess(
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 6])
 def test_over_the_edge_of_a_parent(postprocess: Any, hops: int) -> None:
-    """Leaves go on with the next parent's first leaf, in few round trips."""
+    """Leaves continue with the next parent's first leaf, in few round trips."""
     text = " ".join(f"Sentence number {n} says a little." for n in range(200))
     parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[1024, 256, 64], chunk_overlap=0)
     nodes = parser.get_nodes_from_documents([Document(text=text)])

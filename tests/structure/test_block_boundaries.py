@@ -1,4 +1,4 @@
-"""Blocks that run on from one chunk into the next."""
+"""Blocks that continue from one chunk into the next."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ from llama_index_ext_ctxaug.structure.block_boundaries import block_runs_on
     ],
 )
 def test_blocks_at_a_border(before: str, after: str, runs_on: bool) -> None:
-    """Open fences that are closed later run on, and rows and items on both sides, over blank lines too."""
+    """Fences that close later, and rows and items on both sides, continue, even over blank lines."""
     assert block_runs_on(before, after) is runs_on

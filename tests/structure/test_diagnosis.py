@@ -1,4 +1,4 @@
-"""The doctor finds what keeps augmenters from working well, and nothing in a sound index."""
+"""The doctor finds what hinders augmenters, and nothing in a sound index."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kinds(docstore: BaseDocumentStore, nodes: list | None = None) -> set[str]:
 
 
 def test_a_sound_docstore_has_no_findings() -> None:
-    """Documents and chunks of one splitter in one docstore are as augmenters need them."""
+    """Documents and chunks of one splitter in one docstore give no findings."""
     documents = [Document(text=TEXT, metadata={"file_path": f"{name}.md"}) for name in "ab"]
     diagnosis = diagnose(store_of(documents, split(documents)))
     assert diagnosis.findings == []
@@ -55,7 +55,7 @@ def test_a_sound_docstore_has_no_findings() -> None:
 
 
 def test_an_index_is_examined_by_its_hits() -> None:
-    """An index is sampled through its retriever; the documents that no index keeps are what is missing."""
+    """An index is sampled through its retriever; only the documents, which no index keeps, are missing."""
     index = VectorStoreIndex.from_documents([Document(text=TEXT)], embed_model=MockEmbedding(embed_dim=4))
     assert kinds(index) == {"documents_missing"}
 
@@ -76,7 +76,7 @@ def test_chunks_that_are_not_in_the_docstore() -> None:
 
 
 def test_leaves_without_next() -> None:
-    """The leaves of a hierarchy lack NEXT; linked at ingestion they do not."""
+    """The leaves of a hierarchy lack NEXT, unless they were linked at ingestion."""
     documents = [Document(text=TEXT)]
     nodes = HierarchicalNodeParser.from_defaults([256, 64], chunk_overlap=0).get_nodes_from_documents(
         documents
@@ -87,7 +87,7 @@ def test_leaves_without_next() -> None:
 
 
 def test_offsets_of_parsers_in_a_row_are_false() -> None:
-    """Offsets that count in a section instead of the document are found, those of one splitter are not."""
+    """Offsets that count in a section instead of the document are found; those of one splitter are not."""
     documents = [Document(text=TEXT)]
     sections = MarkdownNodeParser().get_nodes_from_documents(documents)
     nodes = SentenceSplitter(chunk_size=64, chunk_overlap=0).get_nodes_from_documents(sections)
@@ -95,7 +95,7 @@ def test_offsets_of_parsers_in_a_row_are_false() -> None:
 
 
 def pages(count: int, path: str, tenant: str = "") -> list[Document]:
-    """Return the pages of a file, each a document of its own, as PDF readers make them."""
+    """Return the pages of a file, each its own document, as PDF readers make them."""
     return [
         Document(
             id_=f"{tenant}{path}-{number}",
@@ -107,7 +107,7 @@ def pages(count: int, path: str, tenant: str = "") -> list[Document]:
 
 
 def test_pages_that_are_documents() -> None:
-    """Pages of one file ask for a document_key; one page label in two documents is named."""
+    """Pages of one file need a document_key; one page label in two documents is named."""
     documents = pages(4, "manual.pdf")
     [finding] = diagnose(store_of(documents, split(documents))).findings
     assert finding.kind == "page_documents"
@@ -117,7 +117,7 @@ def test_pages_that_are_documents() -> None:
 
 
 def test_a_document_that_was_ingested_twice() -> None:
-    """Chunks with one text at one place of a file are two generations; a text that is repeated is none."""
+    """Chunks with one text at one place of a file are two generations; a repeated text is not."""
     documents = [Document(text=TEXT, metadata={"file_path": "a.md"}) for _ in range(2)]
     assert "duplicates" in kinds(store_of(documents, split(documents)))
     repeated = [Document(text="The same sentence. " * 200, metadata={"file_path": "a.md"})]
@@ -125,7 +125,7 @@ def test_a_document_that_was_ingested_twice() -> None:
 
 
 def test_a_docstore_that_is_read_one_key_at_a_time() -> None:
-    """A store without a read of many keys is named, and the reads of the examination itself are few."""
+    """A store that reads one key at a time is named, and the examination itself makes few reads."""
     documents = [Document(text=TEXT)]
     nodes = split(documents)
     slow = ObservedDocstore(store_of(documents, nodes), single_reads=True)
@@ -137,7 +137,7 @@ def test_a_docstore_that_is_read_one_key_at_a_time() -> None:
 
 
 def test_a_remote_docstore_needs_a_sample() -> None:
-    """A docstore that cannot list a few chunks says what to pass; hits of a retriever will do."""
+    """A docstore that cannot list a few chunks is reported with what to pass; a retriever's hits suffice."""
     chain = linked_document(9)
     docstore = KVDocumentStore(store_of(chain)._kvstore)
     with pytest.raises(ConfigurationError, match=r"KVDocumentStore cannot list.*nodes=retriever\.retrieve"):
@@ -158,7 +158,7 @@ def test_the_size_of_the_docstore_does_not_matter() -> None:
 
 
 def test_the_command_checks_a_persisted_index(tmp_path: Path) -> None:
-    """`ctxaug check` prints the findings on a folder, and says what a folder without a docstore lacks."""
+    """`ctxaug check` prints the findings on a folder, and names what a folder without a docstore lacks."""
     documents = pages(4, "manual.pdf")
     StorageContext.from_defaults(docstore=store_of(documents, split(documents))).persist(str(tmp_path))
     result = CliRunner().invoke(ctxaug, ["check", str(tmp_path)])

@@ -1,4 +1,4 @@
-"""Where sections begin, by text and by metadata, in English and Chinese."""
+"""Finding where sections begin, by text and by metadata, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ NO_HEADINGS = [
 
 @pytest.mark.parametrize(("text", "level"), HEADINGS)
 def test_headings_are_found_with_their_level(text: str, level: int) -> None:
-    """Every kind of heading is found at its start, with its level, before text and after it."""
+    """Every kind of heading is found at its start, with its level, before and after text."""
     overline = 14 if text.startswith("***") else 0
     assert [(h.start, h.level) for h in find_headings(text + BODY)] == [(overline, level)]
     before = "A sentence before it.\n\n"
@@ -132,13 +132,13 @@ def test_headings_are_found_with_their_level(text: str, level: int) -> None:
 
 @pytest.mark.parametrize("text", NO_HEADINGS)
 def test_what_only_looks_like_a_heading_is_none(text: str) -> None:
-    """Lists, code, tables, quantities and sentences that start with a number are no headings."""
+    """Lists, code, tables, quantities and sentences that start with a number are not headings."""
     assert find_headings(text + BODY) == []
     assert find_headings("A sentence before it.\n\n" + text + BODY) == [] or text.startswith("---\n")
 
 
-def test_several_headings_of_one_text_stand_in_order() -> None:
-    """Each heading has the place where it begins in the text."""
+def test_several_headings_of_one_text_are_in_order() -> None:
+    """Each heading has its start position in the text."""
     text = "Intro.\n\n# One\n\nText.\n\nTwo\n---\n\nText.\n\n2.1 Three\n\nText."
     found = find_headings(text)
     assert [text[h.start :].split("\n", maxsplit=1)[0] for h in found] == ["# One", "Two", "2.1 Three"]
@@ -146,22 +146,22 @@ def test_several_headings_of_one_text_stand_in_order() -> None:
 
 
 def test_kinds_can_be_chosen() -> None:
-    """Only the kinds that are asked for are found."""
+    """Only the requested kinds are found."""
     text = "# One\n\nText.\n\n2.1 Two\n\nText.\n\nThree\n~~~~~\n\nText."
     assert [h.level for h in find_headings(text, ("markdown",))] == [1]
     assert [h.level for h in find_headings(text, ("numbered",))] == [3]
     assert [h.level for h in find_headings(text, ("underlined",))] == [3]
 
 
-def test_a_part_that_begins_inside_code_hides_it_where_the_fences_tell() -> None:
-    """A fence that names a language opens a block, so the text before the fence before it is code."""
+def test_a_part_that_begins_inside_code_hides_it_by_its_fences() -> None:
+    """A fence that names a language opens a block, so the text before the preceding fence is code."""
     text = "# comment\n```\n\n## Heading\n\n```python\n# comment\n```\n"
     assert [h.title for h in find_headings(text)] == ["Heading"]
 
 
 @given(st.text(alphabet="#=-*1.23 第章一、\n`~aA。|（）", max_size=80))
 def test_any_text_gives_headings_in_order_that_begin_lines(text: str) -> None:
-    """Headings of any text are in order, begin a line, and have a title."""
+    """For any text, headings are in order, begin a line, and have a title."""
     found = find_headings(text)
     assert [h.start for h in found] == sorted({h.start for h in found})
     for heading in found:
@@ -206,7 +206,7 @@ def _docling(*headings: str) -> TextNode:
 
 
 def test_docling_headings_part_sections_by_where_their_paths_differ() -> None:
-    """A border has the level at which two paths of titles part; equal paths have none."""
+    """A border has the level at which two title paths diverge; equal paths have none."""
     sections = Sections()
     assert sections.border(_docling("A", "1"), _docling("A", "1")) is None
     assert sections.border(_docling("A", "1"), _docling("A", "2")) == 2
@@ -216,7 +216,7 @@ def test_docling_headings_part_sections_by_where_their_paths_differ() -> None:
 
 
 def test_header_path_parts_chunks_whose_heading_is_gone() -> None:
-    """A path that changes is a border, even where the text has no heading."""
+    """A change of path is a border, even if the text has no heading."""
     top, sub = (TextNode(text="Text.", metadata={"header_path": path}) for path in ("/", "/A/"))
     assert Sections().border(top, sub) is not None
     assert Sections().border(sub, sub) is None
@@ -233,7 +233,7 @@ def test_section_keys_are_a_parameter() -> None:
 
 
 def test_a_function_finds_headings_instead() -> None:
-    """A finder may give a level, headings or nothing, and then nothing else is looked at."""
+    """A finder may return a level, headings or nothing, and replaces all other detection."""
     shout = Sections(finder=lambda node: 1 if node.get_content().isupper() else None)
     assert shout.opening(TextNode(text="LOUD")) == Heading(0, 1, "LOUD")
     assert shout.headings(TextNode(text="# Quiet")) == []
@@ -243,7 +243,7 @@ def test_a_function_finds_headings_instead() -> None:
 
 
 def test_a_heading_in_the_middle_does_not_open_the_chunk() -> None:
-    """A chunk opens with a heading only where nothing but space precedes it."""
+    """A chunk opens with a heading only if nothing but white space precedes it."""
     sections = Sections()
     assert sections.opening(TextNode(text="\n\n## Sub\n\nText.")) is not None
     middle = TextNode(text="The end.\n\n## Sub\n\nText.")

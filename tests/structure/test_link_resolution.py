@@ -1,4 +1,4 @@
-"""join: chunks in reading order, whatever the links say."""
+"""join: chunks in reading order, for any links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llama_index_ext_ctxaug.structure.link_resolution import join
 
 
 def chunks_of(names: str, hits: str = "") -> dict[str, Chunk]:
-    """Chunks by name; those in `hits` are hits in the order given there, all by default."""
+    """Return chunks by name; those in `hits` are hits in the order given, by default all."""
     hits = hits or names
     return {
         name: Chunk(
@@ -30,7 +30,7 @@ def chunks_of(names: str, hits: str = "") -> dict[str, Chunk]:
 
 
 def joined(chunks: dict[str, Chunk], edges: list[Edge]) -> list[str]:
-    """The passages, each as the names of its chunks; both nodes state an edge given twice."""
+    """Return the passages as the names of their chunks; both nodes state an edge given twice."""
     stated = Counter(edges)
     passages = join(chunks, [e for e in stated if stated[e] > 1], [e for e in stated if stated[e] == 1])
     return ["".join(chunk.node.node_id for chunk in passage.chunks) for passage in passages]
@@ -62,8 +62,8 @@ def test_passages(names: str, edges: list[str], expected: list[str]) -> None:
     assert joined(chunks_of(names), [(edge[0], edge[1]) for edge in edges]) == expected
 
 
-def test_a_passage_stands_at_the_rank_of_its_first_hit() -> None:
-    """Neighbors give no rank of their own, and a run without a hit follows its hit."""
+def test_a_passage_has_the_rank_of_its_first_hit() -> None:
+    """Neighbors have no rank of their own, and a run without a hit follows its hit."""
     chunks = chunks_of("xayb", hits="ba")
     assert joined(chunks, [("x", "a"), ("y", "b"), ("x", "a"), ("y", "b")]) == ["yb", "xa"]
     assert joined(chunks, [("x", "a"), ("x", "a")]) == ["b", "y", "xa"]
@@ -75,7 +75,7 @@ def test_a_passage_stands_at_the_rank_of_its_first_hit() -> None:
 def test_the_order_of_edges_does_not_matter(
     size: int, pairs: list[tuple[int, int]], chance: random.Random
 ) -> None:
-    """Any graph gives every chunk once, and the same passages in whatever order its edges come."""
+    """For any graph and any order of its edges, every chunk is returned once, in the same passages."""
     names = "abcdefghi"[: size + 1]
     chunks = chunks_of(names)
     edges = [("abcdefghi"[before], "abcdefghi"[after]) for before, after in pairs]

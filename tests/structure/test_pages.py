@@ -11,7 +11,7 @@ from llama_index_ext_ctxaug.structure.pages import order_pages
 
 
 def in_order(labels: list[Any]) -> list[Any]:
-    """The labels in reading order."""
+    """Return the labels in reading order."""
     return [labels[place] for place in order_pages(labels).places]
 
 
@@ -30,7 +30,7 @@ def in_order(labels: list[Any]) -> list[Any]:
     ids=str,
 )
 def test_one_numbering_gives_the_order(labels: list[Any]) -> None:
-    """Pages whose labels are all of one numbering are in its order, whatever the order of the reader."""
+    """Pages with labels of one numbering are in its order, whatever the order of the reader."""
     given = list(labels)
     random.Random(7).shuffle(given)
     assert in_order(given) == labels
@@ -54,7 +54,7 @@ def test_one_numbering_gives_the_order(labels: list[Any]) -> None:
     ids=str,
 )
 def test_other_labels_leave_the_order_of_the_reader(labels: list[Any]) -> None:
-    """Labels of several numberings, or of none, do not change the order."""
+    """Labels of several numberings, or of none, keep the order of the reader."""
     assert in_order(labels) == labels
 
 
@@ -66,7 +66,7 @@ def test_numbers_confirm_parts_of_a_mixed_file() -> None:
 
 
 def test_labels_that_contradict_the_given_order_leave_no_guess() -> None:
-    """Where numbers show that pages are not in order, only consecutive numbers count."""
+    """If numbers show that pages are out of order, only consecutive numbers count."""
     order = order_pages(["2", "cover", "1", "ii", "i"])
     assert order.followers == {2: 0, 4: 3}
     assert order.guessed == {}

@@ -8,13 +8,13 @@ from llama_index_ext_ctxaug.structure.tree import Children, Tree
 
 
 def tree(**families: str) -> Tree:
-    """A tree from `parent="child child ..."`."""
+    """Build a tree from `parent="child child ..."`."""
     children = {parent: Children.of(parent, listed.split()) for parent, listed in families.items()}
     return Tree.of({child: parent for parent in children for child in children[parent].ids}, children)
 
 
 def test_children_are_distinct_and_never_their_own_parent() -> None:
-    """A list that names a child twice, or the parent, counts each other node once."""
+    """A list that names a child twice, or the parent itself, counts each other node once."""
     assert Children.of("P", ["a", "b", "a", "P"]).ids == ("a", "b")
 
 
