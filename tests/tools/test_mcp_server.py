@@ -1,4 +1,4 @@
-"""The tools over the Model Context Protocol, with the clients that people use."""
+"""The tools over the Model Context Protocol, with real clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_client_lists_read_only_tools() -> None:
 
 
 async def test_a_client_searches_and_reads_on() -> None:
-    """The answers over the protocol are the texts that the tools give."""
+    """Answers over the protocol equal the texts of the tools."""
     nodes = linked_document(5)
     spec, twin = spec_of(nodes, [1]), spec_of(nodes, [1])
     async with Client(mcp_server(spec)) as client:
@@ -46,7 +46,7 @@ async def test_a_client_searches_and_reads_on() -> None:
 
 
 async def test_a_failing_store_is_an_error_of_the_tool() -> None:
-    """A store that fails gives an error in the answer, without the id that was read."""
+    """A failing store gives an error in the answer, without the requested id."""
     nodes = linked_document(3)
     store = ObservedDocstore(docstore_of(nodes), fail_after=0, error=RuntimeError(f"no {nodes[1].node_id}"))
     async with Client(mcp_server(ReadAroundToolSpec(docstore=store))) as client:
@@ -56,7 +56,7 @@ async def test_a_failing_store_is_an_error_of_the_tool() -> None:
 
 
 async def test_llama_index_s_client() -> None:
-    """An agent of LlamaIndex gets the tools through its own client."""
+    """A LlamaIndex agent gets the tools through its own client."""
     nodes = linked_document(5)
     async with Client(mcp_server(spec_of(nodes, [1]))) as client:
         tools = await McpToolSpec(client=client.session).to_tool_list_async()
@@ -96,7 +96,7 @@ async def test_the_command_serves_a_folder_over_stdio(folder: Path) -> None:
 
 
 async def test_the_command_serves_over_http(folder: Path) -> None:
-    """With --http the same tools are on a port of this machine."""
+    """With --http the same tools are served on a local port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
