@@ -1,4 +1,4 @@
-"""Windows of neighboring hits made one text."""
+"""Merging the windows of neighboring hits into one text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = "".join(SENTENCES)
 
 
 def window(place: int, size: int = 1, *, offsets: bool = True, separator: str = "") -> MetadataWindow:
-    """The window of a sentence of the text."""
+    """Return the window of a sentence of the text."""
     around = SENTENCES[max(0, place - size) : place + size + 1]
     start = TEXT.index(SENTENCES[place]) if offsets else None
     return MetadataWindow(text=separator.join(around), own=SENTENCES[place], node_id=str(place), start=start)
@@ -22,7 +22,7 @@ def window(place: int, size: int = 1, *, offsets: bool = True, separator: str = 
 @pytest.mark.parametrize("offsets", [True, False])
 @pytest.mark.parametrize("separator", ["", " "])
 def test_places(offsets: bool, separator: str) -> None:
-    """Windows that overlap are one group, whatever their order, each at the place of its text."""
+    """Overlapping windows are one group, in any order, each at the place of its text."""
     windows = [window(n, offsets=offsets, separator=separator) for n in (4, 5, 6)]
     for order in itertools.permutations(range(3)):
         (group,) = merge_windows([windows[n] for n in order])
@@ -34,7 +34,7 @@ def test_places(offsets: bool, separator: str) -> None:
 
 @pytest.mark.parametrize("offsets", [True, False])
 def test_contained(offsets: bool) -> None:
-    """A window inside another one, as at the edge of a document, does not end the chain behind it."""
+    """A window inside another one, as at the edge of a document, does not end the chain after it."""
     windows = [window(n, 3, offsets=offsets) for n in (0, 2, 7)]
     (group,) = merge_windows(windows)
     assert [placed.number for placed in group] == [0, 1, 2]
@@ -42,13 +42,13 @@ def test_contained(offsets: bool) -> None:
 
 
 def test_apart() -> None:
-    """Windows with a sentence between them are groups of their own, in reading order."""
+    """Windows with a sentence between them are separate groups, in reading order."""
     groups = merge_windows([window(8), window(2)])
     assert groups == [[Placed(1, 0)], [Placed(0, 0)]]
 
 
 def test_touching() -> None:
-    """Windows that touch are one group where offsets say so, and two where nothing does."""
+    """Touching windows are one group if offsets show it, and two otherwise."""
     assert merge_windows([window(2), window(5)]) == [[Placed(0, 0), Placed(1, len(window(2).text))]]
     assert len(merge_windows([window(2, offsets=False), window(5, offsets=False)])) == 2
 
@@ -63,9 +63,9 @@ def test_white_space_between(gap: int) -> None:
 
 
 def test_a_sentence_of_two_characters_between() -> None:
-    """Windows with a short sentence between them, in a script without spaces, are not glued over it."""
+    """Windows with a short sentence between them, in a script without spaces, are not joined over it."""
     first = MetadataWindow(text="他来了。", own="他来了。", node_id="a", start=0)
-    second = MetadataWindow(text="走吧。", own="走吧。", node_id="b", start=6)  # "好。" stands between
+    second = MetadataWindow(text="走吧。", own="走吧。", node_id="b", start=6)  # "好。" is between them
     assert merge_windows([first, second]) == [[Placed(0, 0)], [Placed(1, 0)]]
     touching = MetadataWindow(text="走吧。", own="走吧。", node_id="b", start=4)
     assert merge_windows([first, touching]) == [[Placed(0, 0), Placed(1, 4)]]
@@ -75,7 +75,7 @@ def test_a_sentence_of_two_characters_between() -> None:
 
 
 def test_window_inside_another() -> None:
-    """A window that lies in the one before does not hide that one from the window behind both."""
+    """A window inside the previous one does not hide that one from the next."""
     (group,) = merge_windows([window(4, 4), window(5, 0), window(9, 1)])
     assert [placed.number for placed in group] == [0, 1, 2]
     assert [placed.start for placed in group] == [0, TEXT.index(SENTENCES[5]), TEXT.index(SENTENCES[8])]
@@ -83,7 +83,7 @@ def test_window_inside_another() -> None:
 
 @pytest.mark.parametrize("start", [40, 5000])
 def test_ambiguous_windows_far_apart(start: int) -> None:
-    """Equal text does not merge windows whose sentences are too far apart, where that alone is known."""
+    """Equal text does not merge windows if their sentences are known to be too far apart."""
     phrase = "See the manual for more."
     first = MetadataWindow(text=f"Yes. Yes. {phrase}", own="Yes.", node_id="a", start=0)
     second = MetadataWindow(text=f"{phrase} No. No.", own="No.", node_id="b", start=start)
@@ -99,7 +99,7 @@ def test_own_text_that_begins_with_white_space() -> None:
 
 @pytest.mark.parametrize(("next_id", "previous_id"), [("b", None), (None, "a")])
 def test_short_windows_by_either_link(next_id: str | None, previous_id: str | None) -> None:
-    """Windows that share less than twelve characters are merged where one of them names the other."""
+    """Windows that share less than twelve characters are merged if one of them names the other."""
     first = MetadataWindow(text="好。走吧。", own="好。", node_id="a", next_id=next_id)
     second = MetadataWindow(text="走吧。来。", own="走吧。", node_id="b", previous_id=previous_id)
     assert merge_windows([second, first]) == [[Placed(1, 0), Placed(0, 2)]]
@@ -117,7 +117,7 @@ def test_windows_that_begin_as_the_other_ends() -> None:
 
 
 def test_window_inside_a_window_inside_another() -> None:
-    """Without offsets each window is placed where the largest window that contains it has its text."""
+    """Without offsets, each window is placed at its text in the largest window that contains it."""
     windows = [window(n, size, offsets=False) for n, size in ((5, 0), (5, 3), (5, 1))]
     (group,) = merge_windows(windows)
     assert {placed.number for placed in group} == {0, 1, 2}
@@ -126,7 +126,7 @@ def test_window_inside_a_window_inside_another() -> None:
 
 
 def test_phrase_that_comes_again() -> None:
-    """Windows that end and begin alike by chance are not merged where offsets put them far apart."""
+    """Windows that match by chance are not merged if offsets put them far apart."""
     phrase = "See the manual for more."
     first = MetadataWindow(text=f"One. {phrase}", own="One.", node_id="a", start=0)
     second = MetadataWindow(text=f"{phrase} Two.", own="Two.", node_id="b", start=5000)

@@ -13,7 +13,7 @@ TEXT = "abcdefghijklmnopqrstuvwxyz"
 
 
 def passage(*pieces: tuple[str, int, int], exact: bool = True) -> TextNode:
-    """A passage whose text is the alphabet, with these pieces: node id, start and end."""
+    """Return a passage over the alphabet, with these pieces: node id, start and end."""
     made = tuple(Piece(id_, "hit", (id_,), 0, start, end) for id_, start, end in pieces)
     node = TextNode(id_="p", text=TEXT)
     return with_provenance(node, Provenance("passage", ("x", "y"), pieces=made, exact=exact))  # type: ignore[return-value]
@@ -30,7 +30,7 @@ def piece_places(hit: NodeWithScore) -> list[tuple[str, int, int]]:
 
 
 def test_a_part_between_the_pieces_belongs_to_all_hits() -> None:
-    """A part that holds nothing but a separator names the hits of the passage that it was cut from."""
+    """A part that holds only a separator names the hits of the passage that it was cut from."""
     node = passage(("x", 0, 10), ("y", 20, 26))
     between = read_provenance(part(node, 12, 18).node)
     assert (between.hits, between.pieces) == (("x", "y"), ())
@@ -47,7 +47,7 @@ def test_a_part_of_an_added_node_says_what_that_was(role: str) -> None:
 
 @pytest.mark.parametrize(("end", "place"), [(126, (103, 109)), (120, (None, None)), (None, (None, None))])
 def test_offsets_of_a_part(end: int | None, place: tuple[int | None, int | None]) -> None:
-    """A part has offsets where those of its node are as far apart as its text is long, and no embedding."""
+    """A part has offsets if those of its node match the length of its text, and no embedding."""
     node = TextNode(id_="n", text=TEXT, start_char_idx=100, end_char_idx=end, embedding=[1.0])
     cut = part(node, 3, 9).node
     assert (cut.start_char_idx, cut.end_char_idx) == place
@@ -58,13 +58,13 @@ def test_offsets_of_a_part(end: int | None, place: tuple[int | None, int | None]
 
 
 def test_a_part_of_a_part_counts_from_the_first_node() -> None:
-    """Cut twice, a part knows its place in the node that was cut first."""
+    """Cut twice, a part has its place in the node that was cut first."""
     once = part(TextNode(id_="n", text=TEXT), 5, 20).node
     assert place_of(part(once, 2, 6).node) == ("n", 7, 11)
 
 
 def test_parts_that_overlap_become_one() -> None:
-    """Joined parts are the slice that both cover, each character once, pieces of one node made one."""
+    """Joined parts are the slice that both cover, each character once, with one piece per node."""
     node = passage(("x", 0, 10), ("y", 12, 26))
     joined = join_overlapping(part(node, 2, 15, 0.3), part(node, 8, 20, 0.7), 6)
     assert joined.node.text == TEXT[2:20]
@@ -75,7 +75,7 @@ def test_parts_that_overlap_become_one() -> None:
 
 
 def test_parts_that_touch_become_one() -> None:
-    """A part that begins where the other ends is joined to it, its piece to the other's of that node."""
+    """A part that begins where the other ends is joined to it, and pieces of one node become one."""
     node = TextNode(id_="n", text=TEXT, start_char_idx=100, end_char_idx=126)
     around = {NodeRelationship.PREVIOUS: "m", NodeRelationship.NEXT: "o", NodeRelationship.SOURCE: "d"}
     node.relationships = {side: RelatedNodeInfo(node_id=id_) for side, id_ in around.items()}
@@ -97,7 +97,7 @@ def test_a_part_that_lies_in_the_other_adds_nothing(end: int) -> None:
 
 
 def test_what_is_not_certain_of_one_part_is_not_of_both() -> None:
-    """Joined parts are exact where both are."""
+    """Joined parts are exact only if both are."""
     certain, unsure = passage(("x", 0, 26)), passage(("x", 0, 26), exact=False)
     for first, second, exact in (
         (certain, unsure, False),

@@ -39,7 +39,7 @@ def cut(text: str, window: int, stride: int, count: Callable[[str], int], **kw: 
 
 
 def check(text: str, windows: list[Window], limit: int, count: Callable[[str], int]) -> None:
-    """Windows cover the text in order, each ends later than the last, none is above the limit."""
+    """Check that windows cover the text in order, each ends later than the last, and none is too long."""
     assert windows[0].start == 0
     assert windows[-1].end == len(text)
     for before, after in pairwise(windows):
@@ -55,7 +55,7 @@ def check(text: str, windows: list[Window], limit: int, count: Callable[[str], i
 def test_windows_of_any_text_cover_it_within_the_limit(
     count: Callable[[str], int], text: str, window: int, data: st.DataObject
 ) -> None:
-    """Whatever the scripts, the windows cover the text, in order, each at most window_tokens."""
+    """For any script, the windows cover the text in order, each at most window_tokens."""
     stride = data.draw(st.integers(1, window))
     windows = cut(text, window, stride, count)
     if text.strip():
@@ -68,9 +68,9 @@ def test_windows_of_any_text_cover_it_within_the_limit(
 @settings(max_examples=100, deadline=None)
 @given(text=MIXED.map("".join), window=st.integers(8, 60))
 def test_no_emoji_accent_word_or_number_is_cut(count: Callable[[str], int], text: str, window: int) -> None:
-    """A window never begins or ends inside a cluster, nor inside a word or number that fits."""
+    """A window never begins or ends inside a cluster, or inside a word or number that fits."""
     clusters = {span.start for span in cluster_spans(text, Span(0, len(text)))} | {len(text)}
-    # Beside a letter of another script a word or number is only a part of a longer one, which may not fit.
+    # Beside a letter of another script, a word or number is part of a longer one, which may not fit.
     inside = {
         place
         for match in re.finditer(r"\w+(?:[.,':/-]\w+)*", text, re.ASCII)
@@ -99,7 +99,7 @@ def test_what_a_reader_sees_as_a_character_is_one(clusters: list[str]) -> None:
     """Line ends, flags, emoji, accents, joined letters and syllables of Hangul are each one cluster."""
     text = "".join(clusters)
     assert [text[slice(*span)] for span in cluster_spans(text, Span(0, len(text)))] == clusters
-    assert cluster_spans(ACCENT + "x", Span(0, 1)) == [Span(0, 1)]  # where another splitter cut it, it ends
+    assert cluster_spans(ACCENT + "x", Span(0, 1)) == [Span(0, 1)]  # it ends where another splitter cut it
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     ],
 )
 def test_sentences_of_another_splitter(split: list[str], sentences: list[str]) -> None:
-    """What a splitter leaves out goes to the sentence before, at the start to the first one."""
+    """Text that a splitter omits is added to the sentence before, at the start to the first one."""
     text = "  One. Two. "
     assert [text[slice(*span)] for span in sentence_spans(text, lambda _: split)] == sentences
 
 
 @pytest.mark.parametrize("tokens", [1, 12, 400, 512])
 def test_a_text_that_fits_is_one_window(count: Callable[[str], int], tokens: int) -> None:
-    """Text shorter than a window has no extra windows that hold only what was covered."""
+    """A text that fits has no extra windows that hold only covered text."""
     text = " word" * tokens
     assert cut(text, 512, 128, count) == [Window(0, len(text), tokens)]
 
@@ -157,9 +157,9 @@ def test_each_window_adds_text(count: Callable[[str], int], tokens: int, stride:
 @pytest.mark.parametrize(
     ("units", "window", "stride", "places"),
     [
-        (7, 4, 2, [(0, 4), (2, 6), (4, 7)]),  # it adds half a stride: nothing gives way
+        (7, 4, 2, [(0, 4), (2, 6), (4, 7)]),  # it adds half a stride and stays
         (9, 4, 3, [(0, 4), (3, 7), (6, 9)]),
-        (8, 4, 3, [(0, 4), (4, 8)]),  # it adds less, and without its neighbor nothing is uncovered
+        (8, 4, 3, [(0, 4), (4, 8)]),  # it adds less, and the text stays covered without its neighbor
         (9, 4, 4, [(0, 4), (4, 8), (5, 9)]),  # its neighbor is needed, so it is filled backwards
         (5, 4, 4, [(0, 4), (1, 5)]),
         (5, 4, 3, [(0, 4), (3, 5)]),  # it holds half a window
@@ -169,7 +169,7 @@ def test_each_window_adds_text(count: Callable[[str], int], tokens: int, stride:
 def test_a_last_window_that_adds_little(
     units: int, window: int, stride: int, places: list[tuple[int, int]]
 ) -> None:
-    """It takes the place of its neighbor where the text stays covered, else a short one is filled."""
+    """It replaces its neighbor if the text stays covered; otherwise a short one is filled."""
     text = "abcdefghi"[:units]
     windows = cut(text, window, stride, len, split_sentences=list)
     assert [(one.start, one.end) for one in windows] == places
@@ -182,7 +182,7 @@ def test_a_word_that_is_as_long_as_a_window_stays_whole() -> None:
 
 @pytest.mark.parametrize("stride", [128, 384])
 def test_windows_of_chinese_share_what_the_stride_leaves(count: Callable[[str], int], stride: int) -> None:
-    """Of 2,000 Chinese characters neighboring windows of 512 tokens share 512 less the stride."""
+    """For 2,000 Chinese characters, neighboring windows of 512 tokens share 512 less the stride."""
     windows = cut(DISTINCT, 512, stride, count)
     check(DISTINCT, windows, 512, count)
     for before, after in list(pairwise(windows))[:-1]:
@@ -202,7 +202,7 @@ def test_chinese_sentences_stay_whole(count: Callable[[str], int]) -> None:
 def test_a_long_run_without_marks_ends_and_stays_within_the_limit(
     count: Callable[[str], int], unit: str
 ) -> None:
-    """A run of 1,500 units without any punctuation is cut into windows that are full, but for the last."""
+    """A run of 1,500 units without punctuation is cut into windows that are full, except the last."""
     text = unit * 1500
     windows = cut(text, 512, 128, count)
     check(text, windows, 512, count)
@@ -229,7 +229,7 @@ def test_a_small_tail_takes_the_place_of_its_neighbor(count: Callable[[str], int
 
 
 def test_a_small_tail_without_overlap_is_filled_backwards(count: Callable[[str], int]) -> None:
-    """Where windows do not overlap, the last one is as full as the others."""
+    """If windows do not overlap, the last one is as full as the others."""
     text = " word" * 1030
     windows = cut(text, 512, 512, count)
     assert all(505 <= window.tokens <= 512 for window in windows)
@@ -238,7 +238,7 @@ def test_a_small_tail_without_overlap_is_filled_backwards(count: Callable[[str],
 
 
 def test_joined_text_with_more_tokens_than_its_parts_is_shortened() -> None:
-    """The limit holds for the window's own text, whatever its sentences have one by one."""
+    """The limit holds for the window's own text, whatever its sentences count one by one."""
 
     def count(text: str) -> int:
         return len(text.split()) + 3 * text.strip().count(". ")
@@ -266,12 +266,12 @@ def test_a_stride_that_cannot_work_is_refused(count: Callable[[str], int], windo
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n\t"])
 def test_blank_text_has_no_window(count: Callable[[str], int], text: str) -> None:
-    """Nothing to read gives no window."""
+    """Blank text gives no window."""
     assert cut(text, 512, 128, count) == []
 
 
 def test_a_sentence_splitter_of_ones_own(count: Callable[[str], int]) -> None:
-    """Windows begin and end between the sentences of LlamaIndex's splitter, stripped of space or not."""
+    """Windows begin and end between the sentences of LlamaIndex's splitter, stripped or not."""
     text = "First sentence here. Second one, e.g. this. Third. " * 20
     core = split_by_sentence_tokenizer()
     for split in (core, lambda t: [s.strip() for s in core(t)], lambda t: ["not there", *core(t)]):
@@ -319,7 +319,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_windows_end_where_the_sentences_of_a_script_do(script: str) -> None:
-    """Windows of one sentence each are the sentences, which have an end in each script of its own."""
+    """Windows of one sentence each are the sentences, ended by the marks of each script."""
     sentences = SCRIPTS[script]
     text = "".join(sentences)
     assert [text[slice(*span)] for span in sentence_spans(text)] == sentences
@@ -357,7 +357,7 @@ def test_no_sentence_ends_here(text: str) -> None:
     ],
 )
 def test_words_of_many_scripts(text: str, words: list[str]) -> None:
-    """Numbers, words with marks and emoji sequences are one unit, a Han character is one too."""
+    """Numbers, words with marks and emoji sequences are one unit each, and so is a Han character."""
     assert [text[span.start : span.end] for span in word_spans(text, Span(0, len(text)))] == words
 
 
