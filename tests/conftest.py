@@ -18,7 +18,7 @@ from llama_index_ext_ctxaug import ContextAugmentationEndEvent
 pytest_plugins = ["servers", "databases"]
 
 # Health checks and deadlines would measure how busy the machine is, not the package. CI draws the same
-# examples in each run, so that a failure comes from the change; a run by hand explores.
+# examples in each run, so a failure comes from the change; local runs explore.
 # CTXAUG_EXAMPLES=10 makes a quick run.
 settings.register_profile(
     "here",

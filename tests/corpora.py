@@ -1,4 +1,4 @@
-"""Random corpora whose true reading order is known, with parts of what shows it taken away."""
+"""Random corpora with a known reading order, from which some evidence of it is removed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class File:
         tenant: the tenant it belongs to.
         pages: ids of the leaves of each document in reading order, the documents in reading order.
         stored: its nodes in the order of insertion.
-        is_shown: True if something that all of its nodes carry shows the whole order.
+        is_shown: True if all of its nodes carry something that shows the whole order.
         owner: the metadata key under which its nodes name the tenant.
     """
 
@@ -43,7 +43,7 @@ class File:
     owner: str = "tenant"
 
     def order(self, hit_id: str, key: object) -> list[str]:
-        """The leaves of the document of a hit in reading order; pages are documents without a key."""
+        """Return the leaves of a hit's document in reading order; without a key, pages are documents."""
         return [id_ for page in self.pages if hit_id in page or key is not None for id_ in page]
 
 
@@ -52,7 +52,7 @@ def _link(node: BaseNode, relationship: NodeRelationship, id_: str) -> None:
 
 
 def _chunks(draw: st.DrawFn, source: str, count: int, metadata: dict[str, Any]) -> list[TextNode]:
-    """Chunks of a document with everything that shows their order, and ids in another order."""
+    """Return chunks of a document with all evidence of their order, and ids in another order."""
     salt = draw(st.permutations(range(count)))
     nodes = [
         TextNode(id_=f"{salt[number]}-{source}-{number}", text=f"Chunk {number} of {source}. ")
@@ -72,7 +72,7 @@ def _chunks(draw: st.DrawFn, source: str, count: int, metadata: dict[str, Any]) 
 
 
 def _take_away(draw: st.DrawFn, nodes: Sequence[TextNode], whole: set[str]) -> None:
-    """Take evidence away from any of the nodes, except the kinds that are to stay whole."""
+    """Remove evidence from any of the nodes, except the kinds that must stay whole."""
     for node in nodes:
         for kind in EVIDENCE:
             if kind not in whole and draw(st.booleans()):
@@ -93,7 +93,7 @@ def _take(draw: st.DrawFn, node: TextNode, kind: str) -> None:
 def _with_parents(
     draw: st.DrawFn, source: str, leaves: Sequence[TextNode], metadata: dict[str, Any]
 ) -> list[TextNode]:
-    """Put leaves under parents, in which their offsets and numbers then count."""
+    """Put leaves under parents; offsets and numbers then count within the parent."""
     parents: list[TextNode] = []
     rest = list(leaves)
     while rest:
@@ -129,7 +129,7 @@ def _plain(draw: st.DrawFn, tenant: str, source: str) -> File:
     _take_away(draw, leaves, whole)
     if draw(st.booleans()):
         return File(tenant, [ids], list(leaves), is_shown=bool(whole))
-    if "links" not in whole:  # a chain that is linked both ways ends where a shuffled list does, too
+    if "links" not in whole:  # a chain linked both ways ends where a shuffled list does too
         for leaf in leaves:
             leaf.relationships = {SOURCE: leaf.relationships[SOURCE]}
     return File(tenant, [ids], list(draw(st.permutations(leaves))), is_shown=bool(whole))

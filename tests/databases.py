@@ -143,7 +143,7 @@ def make_firestore(firestore_port: int, monkeypatch: pytest.MonkeyPatch) -> Make
 
 
 class ElasticsearchStub:
-    """The requests that the docstore and the bulk read send, answered as Elasticsearch does."""
+    """Answers the requests of the docstore and the bulk read as Elasticsearch does."""
 
     def __init__(self) -> None:
         self.indices: dict[str, dict[str, Any]] = {}
@@ -207,7 +207,7 @@ class ElasticsearchStub:
 
 @pytest.fixture
 def elasticsearch(httpserver: HTTPServer) -> ElasticsearchStub:
-    """A stub that speaks Elasticsearch's protocol, of which none runs on a test machine."""
+    """A stub that speaks Elasticsearch's protocol, since test machines run no such server."""
     stub = ElasticsearchStub()
     httpserver.expect_request(re.compile(".*")).respond_with_handler(stub.answer)
     return stub

@@ -1,4 +1,4 @@
-"""benchmarks/answers.py: paired answers of a model that an endpoint serves, resumed and reported."""
+"""benchmarks/answers.py: paired answers of a served model, resumed and reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from werkzeug import Request, Response
 
 from llama_index_ext_ctxaug.evaluation import paired_interval
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # they are programs, not a package
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # they are scripts, not a package
 
 import answers
 
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def reply(request: Request) -> Response:
-    """Answer with the year of the keeper that the question names, if the context holds it."""
+    """Answer with the year of the keeper in the question, if the context holds it."""
     prompt = json.loads(request.data)["messages"][-1]["content"]
     keeper = re.findall(r"keeper (\w+) light", prompt)[-1]
     year = re.search(rf"tower {keeper} in the year (\d+)", prompt)
@@ -90,7 +90,7 @@ def test_answers_of_all_ways(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPSe
 def test_a_stopped_run_is_paired_and_resumes(
     monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer, data: Path
 ) -> None:
-    """A run that is stopped in the middle of a question reports the questions before, and goes on there."""
+    """A run that is stopped in mid-question reports the questions before, and resumes there."""
     calls = 0
 
     def stop(request: Request) -> Response:
@@ -115,11 +115,11 @@ def test_a_stopped_run_is_paired_and_resumes(
     whole = run(monkeypatch, httpserver, data)
     assert f"8 questions, {8 * len(answers.WAYS)} contexts." in whole
     prompts = [request.data for request, _ in httpserver.log]
-    assert len(prompts) == len(set(prompts))  # nothing is asked twice, the half question included
+    assert len(prompts) == len(set(prompts))  # no call is repeated, even for the interrupted question
 
 
 def test_forms_and_splits(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer, data: Path) -> None:
-    """Forms of one context are compared on the questions to tune by, and all ways on request."""
+    """Forms of one context are compared on the tuning questions, and all ways on request."""
     httpserver.expect_request("/v1/chat/completions", method="POST").respond_with_handler(reply)
     report = run(monkeypatch, httpserver, data, "--forms", "--split", "tune")
     assert "2 questions, 20 contexts." in report
@@ -130,7 +130,7 @@ def test_forms_and_splits(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServe
 
 
 def test_the_figures() -> None:
-    """Means, paired intervals and what goes together are worked out by hand."""
+    """Means, paired intervals and associations match values worked out by hand."""
 
     def row(f1: float, recall: float) -> dict[str, float]:
         base = {"answer_exact": 0.0, "answer_found": 1.0, "tokens": 100.0}

@@ -1,4 +1,4 @@
-"""benchmarks/evidence.py: how much evidence reaches the model, on the questions that come with it."""
+"""benchmarks/evidence.py: how much evidence reaches the model, on its own questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.utils import get_tokenizer
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # they are programs, not a package
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # they are scripts, not a package
 
 from evidence import Search, Task, measure
 from evidence_data import Corpus, Evidence, Question, distinct, own_corpus
@@ -22,7 +22,7 @@ from evidence_ways import all_ways
 
 @pytest.fixture(autouse=True)
 def _tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measuring counts tokens with a tokenizer that remembers; other tests get their own back."""
+    """Restore the tokenizer: measuring installs one that caches."""
     monkeypatch.setattr(llama_index.core, "global_tokenizer", get_tokenizer())
 
 
@@ -41,7 +41,7 @@ def search(corpus: Corpus) -> Search:
 
 
 def test_its_own_questions_have_evidence() -> None:
-    """Of the questions that come with it, those are asked whose evidence this Python's topics have."""
+    """Only its own questions with evidence in this Python's topics are asked."""
     corpus = own_corpus()
     assert len(corpus.questions) >= 15
     assert all(Evidence(corpus, question).total > 10 for question in corpus.questions)
@@ -63,7 +63,7 @@ def test_every_way_is_measured(search: Search) -> None:
 
 @pytest.mark.parametrize("budget", [250, 1000])
 def test_no_way_takes_more_than_the_budget(corpus: Corpus, search: Search, budget: int) -> None:
-    """The counted text has no more tokens than the budget, but for the seams between chunks."""
+    """The counted text has no more tokens than the budget, except at the seams between chunks."""
     for name, way in all_ways(search.chunks, search.scorer).items():
         calls = Calls(way, search.pools[0], search.texts[0])
         row = (wide if way.budgeted else narrow)(calls, budget)

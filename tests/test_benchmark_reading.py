@@ -1,4 +1,4 @@
-"""The benchmark of reading on, on a few of its own questions."""
+"""benchmarks/reading.py on a few of its own questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # they are programs, not a package
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # they are scripts, not a package
 
 from evidence_data import cut, own_corpus
 from reading import BUDGETS, best, measure, oracle, section, turn
@@ -23,7 +23,7 @@ def rows() -> dict[str, list[list[float]]]:
 
 
 def test_each_way_is_measured_at_each_budget(rows: dict[str, list[list[float]]]) -> None:
-    """There is a share between nothing and all for each way and budget, and at least one call."""
+    """Each way and budget has a share from 0 to 1, and at least one call."""
     assert list(rows) == ["alone", "best", "turn", "section", "oracle"]
     for found in rows.values():
         assert len(found) == len(BUDGETS)

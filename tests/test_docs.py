@@ -1,4 +1,4 @@
-"""The documentation: code blocks run, links lead somewhere, figures are in the results that are named."""
+"""The documentation: code blocks run, links resolve, and figures are in the named results."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Links to files and headings lead to ones that exist; addresses are whole."""
+    """Links to files and headings lead to existing ones; addresses are complete."""
     for target in LINK.findall(prose(page)):
         if "://" in target:
             url = urlsplit(target)

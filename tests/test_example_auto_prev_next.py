@@ -1,4 +1,4 @@
-"""The example of the chosen direction runs as a program, without a key and against an endpoint."""
+"""The example of model-chosen directions runs as a program, without a key and against an endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(*arguments: str) -> str:
 
 
 def test_without_a_key() -> None:
-    """A script decides, and the output says so."""
+    """Without a key a script decides, and the output says so."""
     output = run()
     assert "a script, not by a language model" in output
     assert " calls, " in output

@@ -16,7 +16,7 @@ def test_answers_show_pages_and_sources() -> None:
     )
     assert done.returncode == 0, done.stderr
     quotes = done.stdout.count("” [")
-    assert quotes >= 3  # each version of Python has its own text of the language reference
+    assert quotes >= 3  # each Python version has its own text of the language reference
     assert done.stdout.count(".pdf, page ") >= quotes
     assert "compound_stmts.pdf, page " in done.stdout
     assert "not certain" not in done.stdout

@@ -48,7 +48,7 @@ def test_results_are_sent_in(drive: Callable[[Flow[Any]], Any]) -> None:
 
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 def test_errors_of_a_step_arrive_at_the_yield(drive: Callable[[Flow[Any]], Any]) -> None:
-    """An algorithm can handle an error of a step with try and continue with other steps."""
+    """An algorithm can catch the error of a step and continue with other steps."""
 
     def flow() -> Flow[int]:
         try:
@@ -129,7 +129,7 @@ def test_keyboard_interrupt_passes_through() -> None:
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 @pytest.mark.parametrize("limit", [1, 2, 9])
 def test_flows_side_by_side(drive: Callable[[Flow[Any]], Any], limit: int) -> None:
-    """Results come in the order of the flows, however many run at a time."""
+    """Results are in the order of the flows, however many run at a time."""
 
     def one(number: int) -> Flow[int]:
         return (yield from ask(Double(number)))
@@ -143,7 +143,7 @@ def test_flows_side_by_side(drive: Callable[[Flow[Any]], Any], limit: int) -> No
 @pytest.mark.parametrize("drive", DRIVERS, ids=["run", "arun"])
 @pytest.mark.parametrize("limit", [1, 2, 9])
 def test_an_error_among_flows_side_by_side(drive: Callable[[Flow[Any]], Any], limit: int) -> None:
-    """An error of one flow is raised, and every flow that has begun is closed."""
+    """An error of one flow is raised, and every flow that has started is closed."""
     begun: list[int] = []
     closed: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The papers of the project name sessions, files and addresses that exist."""
+"""The project's papers name sessions, files and addresses that exist."""
 
 from __future__ import annotations
 

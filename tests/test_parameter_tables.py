@@ -1,4 +1,4 @@
-"""Tables of parameters in README and the documentation: names and defaults are those of the code."""
+"""Parameter tables in README and the documentation match the names and defaults in the code."""
 
 from __future__ import annotations
 

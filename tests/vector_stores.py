@@ -22,7 +22,7 @@ def make_uuid(name: str) -> str:
 
 
 class FilledVectorStore(VectorStoreDocstore):
-    """A docstore over a vector store, with the methods that fill it, which the docstore itself has not."""
+    """A docstore over a vector store, with methods to fill it, which the docstore itself lacks."""
 
     def add_documents(self, docs: Sequence[BaseNode], *args: Any, **kwargs: Any) -> None:
         """Add nodes with embeddings to the vector store."""
@@ -72,7 +72,7 @@ def milvus(directory: Path) -> BasePydanticVectorStore:
 
 
 def emptied(store: BasePydanticVectorStore) -> BasePydanticVectorStore:
-    """Return a store whose collection exists, which is created with its first node."""
+    """Return a store with an existing collection; the first node creates it."""
     [first] = linked_document(1, make_id=make_uuid)
     first.embedding = [0.5] * DIMENSIONS
     store.add([first])
