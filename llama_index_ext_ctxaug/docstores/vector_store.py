@@ -105,7 +105,9 @@ class VectorStoreDocstore(ReadOnlyDocstore):
         except NotImplementedError as error:
             raise _unreadable(self.vector_store, f" ({error})") from error
         return [
-            node if node.embedding is None else node.model_copy(update={"embedding": None}) for node in nodes
+            node if node.embedding is None else node.model_copy(update={"embedding": None})
+            for node in nodes
+            if node is not None  # Tablestore returns None for an id that it lacks
         ]
 
     async def _aread(self, wanted: Wanted) -> Sequence[BaseNode]:

@@ -176,6 +176,34 @@ def test_an_unknown_vector_store_that_cannot_be_read(postprocess: Postprocess) -
         postprocess(augmenter, hits(linked_document(3), [1]))
 
 
+class ByIdOnly(Unknown):
+    """A vector store that reads by id alone, with None for an id that it lacks, as several do."""
+
+    def get_nodes(self, node_ids: list[str] | None = None, filters: Any = None) -> list[BaseNode]:
+        """Return a node or None for each id, and nothing for filters."""
+        held = {node.node_id: node for node in self.nodes}
+        return [held.get(id_) for id_ in node_ids or ()]  # type: ignore[misc]
+
+
+def test_a_vector_store_that_reads_by_id_alone(postprocess: Postprocess) -> None:
+    """Where it lists no document, links are followed; where it lacks a node, they end."""
+    store, chain = ByIdOnly(), linked_document(12)
+    store.add([*chain[:2], *chain[3:]])
+    augmenter = PrevNextNodePostprocessor(docstore=VectorStoreDocstore(store), num_nodes=4, mode="both")
+    assert ids(postprocess(augmenter, hits(chain, [5]))) == ids(chain[3:10])
+
+
+def test_a_vector_store_that_returns_nodes_without_their_text() -> None:
+    """Vertex AI is refused: by default its `get_nodes` leaves out texts and relationships."""
+    vertex = type(
+        "VertexAIVectorStore",
+        (Unknown,),
+        {"__module__": "llama_index.vector_stores.vertexaivectorsearch.base"},
+    )
+    with pytest.raises(ConfigurationError, match="VertexAIVectorStore cannot read nodes by id: keep the no"):
+        VectorStoreDocstore(vertex())
+
+
 def test_without_links_or_numbers_a_vector_store_gives_no_order(
     postprocess: Postprocess, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -37,6 +37,8 @@ _READS = {
     "postgres.base.PGVectorStore": VectorRead(postgres.read, postgres.aread),
     "qdrant.base.QdrantVectorStore": VectorRead(qdrant.read, qdrant.aread),
     "supabase.base.SupabaseVectorStore": VectorRead(supabase.read),
+    # By default its `get_nodes` returns nodes without text and relationships.
+    "vertexaivectorsearch.base.VertexAIVectorStore": None,
     "weaviate.base.WeaviateVectorStore": VectorRead(weaviate.read, weaviate.aread),
 }
 

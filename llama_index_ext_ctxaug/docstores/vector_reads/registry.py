@@ -32,7 +32,7 @@ class VectorRead(NamedTuple):
 
 
 registered: dict[str, VectorRead | None] = {}
-"""The reads by the qualified name of the class; None for a class whose `get_nodes` refuses node ids."""
+"""The reads by the qualified name of the class; None for a class whose `get_nodes` is of no use."""
 
 
 def vector_read_of(vector_store: BasePydanticVectorStore) -> VectorRead | None:
