@@ -1,7 +1,7 @@
 """An agent that searches, reads on where a passage breaks off, and cites what it read.
 
 The texts are topics of the Python language reference that CPython carries. Without an endpoint a script
-plays the model, so that the example runs anywhere; with one, any model that can call tools does the work:
+plays the model, so the example runs anywhere; with one, any model that can call tools does the work:
 
     python examples/agent.py
     python examples/agent.py --url http://127.0.0.1:8080/v1 --model qwen3 "What does the else of a for do?"
@@ -39,7 +39,7 @@ SCRIPTED_QUOTE = re.compile(r"Names in the target list are not deleted[^,.]*", r
 
 
 def make_tools() -> ReadAroundToolSpec:
-    """Cut the topics into small chunks, as a retriever likes them, and build the tools over them."""
+    """Cut the topics into small chunks, which suit a retriever, and build the tools over them."""
     documents = [Document(text=text, id_=name, metadata={"title": name}) for name, text in topics.items()]
     nodes = SentenceSplitter(chunk_size=80, chunk_overlap=10).get_nodes_from_documents(documents)
     docstore = SimpleDocumentStore()
@@ -78,7 +78,7 @@ def real_model(url: str, name: str) -> LLM:
 
 
 async def main(question: str, llm: LLM) -> None:
-    """Let the agent answer; print each call, the answer, and where its quotation is in the documents."""
+    """Let the agent answer; print each call, the answer, and the place of its quotation in the documents."""
     agent = FunctionAgent(tools=make_tools().to_tool_list(), llm=llm, system_prompt=INSTRUCTIONS)
     handler = agent.run(question)
     readings: list[Reading] = []

@@ -1,4 +1,4 @@
-"""Auto-merging, before and after: leaves of a hierarchy found by keywords, then merged into their parents.
+"""Auto-merging, before and after: find leaves of a hierarchy by keywords and merge them into their parents.
 
 The text is Python's own language reference, which comes with Python; retrieval is BM25. No key, no download.
 

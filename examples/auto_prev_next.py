@@ -1,13 +1,13 @@
-"""Lets a language model decide, hit by hit, whether the text before or after it is needed.
+"""Let a language model decide for each hit whether the text before or after it is needed.
 
     python examples/auto_prev_next.py
     OPENAI_API_KEY=... python examples/auto_prev_next.py --question "..."
     python examples/auto_prev_next.py --api-base http://127.0.0.1:8089/v1 --model my-model
 
 With OPENAI_API_KEY set (and the extra `openai`) OpenAI decides; with --api-base any server that speaks its
-protocol (llama.cpp, vLLM, Ollama ...). Without both a script stands in that looks at nothing but where
-in the excerpt the question's words stand. The text is the Python language reference that every CPython
-carries, some chapters of it.
+protocol (llama.cpp, vLLM, Ollama ...). Without both, a script decides by the position of the question's
+words in the excerpt. The texts are some chapters of the Python language reference that every CPython
+carries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHAPTERS = ("types", "calls", "compound", "import", "naming", "typesseq")
 
 
 def main() -> int:
-    """Run the program; returns the exit code."""
+    """Run the program; return the exit code."""
     options = parse_arguments()
     logging.getLogger("bm25s").setLevel(logging.WARNING)
     documents = [Document(text=topics[name], metadata={"topic": name}) for name in CHAPTERS]
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Lets a language model choose the direction of expansion.")
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--top-k", type=int, default=4, help="hits to retrieve (default 4)")
@@ -72,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def choose_llm(options: argparse.Namespace) -> tuple[LLM, str]:
-    """The model that decides, and what to call it."""
+    """Return the model that decides, and its name for the output."""
     key = os.environ.get("OPENAI_API_KEY")
     if not key and not options.api_base:
         return (
@@ -87,7 +87,7 @@ def choose_llm(options: argparse.Namespace) -> tuple[LLM, str]:
 
 
 def judge_by_place(prompt: str) -> str:
-    """What the script answers: the side where the question's words stand at the edge of the excerpt."""
+    """Return the script's answer: the side of the excerpt whose edge holds the question's words."""
     excerpt, question = prompt.rsplit("Excerpt: ", 1)[-1].rsplit("\nQuestion: ", 1)
     words = {word.strip("?.,").lower() for word in question.split() if len(word) > 5}
     places = [place for word in words if (place := excerpt.lower().rfind(word)) >= 0]
@@ -97,7 +97,7 @@ def judge_by_place(prompt: str) -> str:
 
 
 class PrintDecisions(BaseEventHandler):
-    """Prints what was decided, and what it cost."""
+    """Prints each decision, and the cost."""
 
     def handle(self, event: Any, **kwargs: Any) -> None:
         """Print an event about directions."""

@@ -1,8 +1,8 @@
-"""Shows BRSR step by step: the hits, the sections around them, the windows, and the best of them.
+"""Show BRSR step by step: the hits, the sections around them, the windows, and the best of them.
 
     python examples/brsr.py
     python examples/brsr.py --language zh
-
+The text ships with this file. No key, model or download is needed: similarity counts shared words
 The text ships with this file. No key, model or download is needed: similarity is that of shared words
 (in Chinese, characters), by an embedding made for tests. Pass your own `embed_model=` or `reranker=` to
 `BRSRPostprocessor`, and everything else stays as it is here.
@@ -94,7 +94,7 @@ TEXTS = {
 
 
 def main() -> None:
-    """Run the steps, print what each gives, and show that BRSR gives the same at once."""
+    """Run the steps, print each result, and show that BRSR gives the same at once."""
     parser = argparse.ArgumentParser(description="Shows BRSR step by step.")
     parser.add_argument("--language", choices=sorted(TEXTS), action="append", help="en, zh; both by default")
     for language in parser.parse_args().language or ["en", "zh"]:
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def show(text: str, question: str) -> None:
-    """All steps for one text and question."""
+    """Show all steps for one text and question."""
     model = WordEmbedding()
     document = Document(text=text, id_="greyholm")
     splitter = SentenceSplitter(chunk_size=64, chunk_overlap=0, secondary_chunking_regex="[^。]+[。]?|[。]")
@@ -133,7 +133,7 @@ def show(text: str, question: str) -> None:
 
 
 def print_nodes(title: str, nodes: list[NodeWithScore]) -> None:
-    """Print nodes with score, tokens and the characters of the document that they are."""
+    """Print nodes with score, tokens and their characters in the document."""
     tokenizer = get_tokenizer()
     print(f"\n{title}")
     for hit in nodes:

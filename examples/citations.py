@@ -1,4 +1,4 @@
-"""Answers with page numbers and the highlighted source, by CitationQueryEngine over passages.
+"""Answer with page numbers and the highlighted source, by CitationQueryEngine over passages.
 
     python examples/citations.py
     python examples/citations.py --question "Which exceptions does the import statement raise?"
@@ -73,7 +73,7 @@ def citation_engine(pages: list[Document]) -> CitationQueryEngine:
     """Return LlamaIndex's engine over passages: each hit with a chunk before and after, over page breaks."""
     chunks = SentenceSplitter(chunk_size=128, chunk_overlap=20).get_nodes_from_documents(pages)
     docstore = SimpleDocumentStore()
-    docstore.add_documents([*chunks, *pages])  # with the pages, characters in them are certain
+    docstore.add_documents([*chunks, *pages])  # with the pages, character offsets are certain
     augmenter = PrevNextNodePostprocessor(
         docstore=docstore, mode="both", num_nodes=1, output="passages", document_key="file_name"
     )
@@ -87,7 +87,7 @@ def citation_engine(pages: list[Document]) -> CitationQueryEngine:
 
 
 def quote_the_sources(prompt: str) -> str:
-    """Answer with the two sentences that share most words with the question, each of another source."""
+    """Answer with the two sentences that share most words with the question, each from a different source."""
     sources = re.findall(r"Source (\d+):\n(.*?)(?=\n+Source \d+:|\n+-{5}|\Z)", prompt, re.DOTALL)
     asked = words(re.findall(r"Query: (.*)", prompt)[-1])
     found = []
@@ -105,7 +105,7 @@ def words(text: str) -> set[str]:
 
 
 def show_citations(answer: str, sources: list[NodeWithScore], texts: dict[str, str]) -> None:
-    """Print for each quote of an answer its file and page, and the quote in the text of the page."""
+    """Print the file and page of each quote in an answer, and the quote in the text of the page."""
     for quote, number in re.findall(r"“(.+?)” \[(\d+)\]", answer):
         for citation in cite(sources[int(number) - 1], quote):
             file, page = (citation.metadata.get(key) for key in ("file_name", "page_label"))

@@ -34,7 +34,7 @@ BUDGET = 150
 
 
 def main() -> int:
-    """Run the program; returns the exit code."""
+    """Run the program; return the exit code."""
     options = parse_arguments()
     logging.getLogger("bm25s").setLevel(logging.WARNING)
     try:
@@ -72,7 +72,7 @@ def run(docs: Path, questions_file: Path, out: Path) -> None:
             "two around": around(2),
         },
         questions,
-        budgets=[BUDGET],  # the pass-through may fill it with all hits, the others with neighbors of the best
+        budgets=[BUDGET],  # the pass-through may fill it with all hits, others with neighbors of the best
         top_k=TOP_K,
         problems=problems,
     )

@@ -1,11 +1,11 @@
-"""Several retrievers over two corpora, their hits together grown, cut and reranked by BRSR, then a cutoff.
+"""Fuse the hits of several retrievers over two corpora; expand, cut and rerank them by BRSR; apply a cutoff.
 
     python examples/multi_path_recall.py
     python examples/multi_path_recall.py --question "How is a generator resumed?" --cutoff 0.2
 
 BM25 and a vector retriever search each of two corpora: the language reference that every CPython carries
 (chapters on statements, and chapters on expressions and objects). Their scores have different scales, so
-nothing is decided by them: BRSR takes the hits in the order in which the fusion gives them, and the
+they decide nothing: BRSR takes the hits in the order of the fusion, and the
 rerank scores them all alike. No key, model or download is needed: the vectors are counts of words, by an
 embedding made for tests. With a real model the program is the same; only `WordEmbedding()` changes.
 """
@@ -59,7 +59,7 @@ def main() -> None:
         retrievers += paths(corpus, names, docstore, model)
     fusion = QueryFusionRetriever(
         retrievers,
-        num_queries=1,  # the question alone: no LLM is asked for others
+        num_queries=1,  # the question alone: no LLM generates others
         similarity_top_k=12,
         mode="reciprocal_rerank",
         llm=MockLLM(),
@@ -88,7 +88,7 @@ def main() -> None:
 def paths(
     corpus: str, names: tuple[str, ...], docstore: SimpleDocumentStore, model: WordEmbedding
 ) -> list[BaseRetriever]:
-    """The two ways of finding chunks of one corpus; its chunks and documents go into the docstore."""
+    """Return the two retrievers of one corpus; its chunks and documents are added to the docstore."""
     documents = [
         Document(text=topics[name], id_=name, metadata={"corpus": corpus}) for name in names if name in topics
     ]

@@ -1,4 +1,4 @@
-"""Shows what context augmentation adds: the context for one question, without it and with it.
+"""Show what context augmentation adds: the context for one question, without it and with it.
 
     python examples/quickstart.py
     python examples/quickstart.py --question "What does the with statement do?"
@@ -37,7 +37,7 @@ TEXT_FILES = {".txt", ".md", ".rst"}
 
 
 def main() -> int:
-    """Run the program; returns the exit code."""
+    """Run the program; return the exit code."""
     options = parse_arguments()
     try:
         documents = read_folder(options.docs) if options.docs else language_reference()
@@ -50,7 +50,7 @@ def main() -> int:
         documents
     )
     docstore = SimpleDocumentStore()
-    docstore.add_documents([*documents, *nodes])  # the documents tell what stands between the chunks
+    docstore.add_documents([*documents, *nodes])  # the documents show what lies between the chunks
     observed = ObservedDocstore(docstore)  # counts the reads; use your docstore as it is
     retriever = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=min(options.top_k, len(nodes)))
     augmenter = PrevNextNodePostprocessor(docstore=observed, num_nodes=options.num_nodes, mode="both")
@@ -68,7 +68,9 @@ def main() -> int:
     passages = as_passages.postprocess_nodes(hits)
     saved = 1 - count_tokens(passages) / count_tokens(augmented)
     print_context('The same with output="passages"', passages, reads=len(observed.batches))
-    print(f"\nThe passages hold the same text in {saved:.0%} fewer tokens: what chunks share stands once,")
+    print(
+        f"\nThe passages hold the same text in {saved:.0%} fewer tokens: text that chunks share appears once,"
+    )
     print("and so does the metadata of chunks that are one passage.")
 
     llm, answers = choose_llm()
@@ -99,7 +101,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 up, for argparse."""
+    """Parse a whole number from 1 up, for argparse."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, is {number}")
@@ -107,12 +109,12 @@ def positive(text: str) -> int:
 
 
 def language_reference() -> list[Document]:
-    """The topics of Python's help(), which are chapters of the language reference."""
+    """Return the topics of Python's help(), which are chapters of the language reference."""
     return [Document(text=text, metadata={"topic": name}) for name, text in sorted(topics.items())]
 
 
 def read_folder(folder: Path) -> list[Document]:
-    """The text files of a folder and its subfolders.
+    """Return the text files of a folder and its subfolders.
 
     Raises:
         ValueError: the folder does not exist, or holds no text.
@@ -134,7 +136,7 @@ def read_folder(folder: Path) -> list[Document]:
 
 
 def choose_llm() -> tuple[LLM, bool]:
-    """OpenAI where there is a key for it, else a mock; and whether it can answer."""
+    """Return OpenAI if it has a key, otherwise a mock, and whether it can answer."""
     if not os.environ.get("OPENAI_API_KEY"):
         return MockLLM(max_tokens=1), False
     from llama_index.llms.openai import OpenAI
@@ -143,7 +145,7 @@ def choose_llm() -> tuple[LLM, bool]:
 
 
 def print_context(title: str, nodes: list[NodeWithScore], reads: int = 0) -> None:
-    """Print the nodes in the order in which a model reads them, hits and neighbors told apart."""
+    """Print the nodes in the order in which a model reads them, with hits and neighbors marked."""
     print_title(f"{title}: {len(nodes)} nodes, {count_tokens(nodes)} tokens, batched reads: {reads}")
     for hit in nodes:
         provenance = read_provenance(hit.node)
@@ -155,13 +157,13 @@ def print_context(title: str, nodes: list[NodeWithScore], reads: int = 0) -> Non
 
 
 def count_tokens(nodes: list[NodeWithScore]) -> int:
-    """Tokens of what a model gets to read."""
+    """Count the tokens that a model reads."""
     tokenizer = get_tokenizer()
     return sum(len(tokenizer(hit.node.get_content(metadata_mode=MetadataMode.LLM))) for hit in nodes)
 
 
 def describe(provenance: Provenance) -> str:
-    """Where an added or made node comes from."""
+    """Describe the origin of an added or made node."""
     if provenance.role == "passage":
         roles = [piece.role for piece in provenance.pieces]
         return f"passage of {roles.count('hit')} hits and {roles.count('neighbor')} neighbors"
@@ -169,24 +171,24 @@ def describe(provenance: Provenance) -> str:
 
 
 def origin(node: BaseNode) -> str:
-    """The document that a node is from, as its metadata names it."""
+    """Return the document that a node is from, as its metadata names it."""
     return ", ".join(str(value) for key, value in node.metadata.items() if key in ("topic", "file"))
 
 
 def shorten(text: str, limit: int = 320) -> str:
-    """The start and the end of a long text."""
+    """Return the start and the end of a long text."""
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit // 2]} [...] {text[-limit // 2 :]}"
 
 
 def wrap(text: str) -> str:
-    """Text in lines that fit the terminal, at most 80 columns."""
+    """Wrap text to the terminal, at most 80 columns."""
     width = min(80, shutil.get_terminal_size().columns) - 4
     return "\n".join(textwrap.fill(line, width, break_long_words=True) for line in text.splitlines())
 
 
 def print_title(title: str) -> None:
-    """A title, with a line under it."""
+    """Print a title, with a line under it."""
     lines = wrap(title)
     print(f"\n{lines}\n{'-' * max(len(line) for line in lines.splitlines())}")
 

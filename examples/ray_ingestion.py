@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--address", help="address of a Ray cluster")
     options = parser.parse_args()
 
-    # Workers load the tokenizer from the copy that LlamaIndex brings instead of downloading it.
+    # Workers load the tokenizer from LlamaIndex's copy instead of downloading it.
     tokenizer = Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"
     ray.init(
         address=options.address,

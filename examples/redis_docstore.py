@@ -4,8 +4,8 @@
     python examples/redis_docstore.py --url redis://localhost:6379
     python examples/redis_docstore.py --question "What does the with statement do?"
 
-The chunks, with their links, live in Redis; the index of the retriever (BM25 here, a vector store as
-well) holds no neighbors. The texts are those of the Python language reference that CPython carries.
+The chunks, with their links, live in Redis; the index of the retriever (BM25 here; a vector store works
+too) holds no neighbors. The texts are those of the Python language reference that CPython carries.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def ingest(url: str, index: str) -> None:
 
 
 async def query(url: str, index: str, question: str) -> None:
-    """Retrieve, add what surrounds each hit, and print it."""
+    """Retrieve, add the context of each hit, and print it."""
     retriever = BM25Retriever.from_persist_dir(index)
     augmenter = PrevNextNodePostprocessor(
         docstore=open_docstore(url), num_nodes=2, mode="both", timeout=5.0, on_store_error="return_hits"

@@ -1,4 +1,4 @@
-"""Sentence windows in English and Chinese: find a sentence, read what stands around it.
+"""Sentence windows in English and Chinese: find a sentence, and read the text around it.
 
     python examples/sentence_window.py
     python examples/sentence_window.py --window-size 1
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def show(language: str, text: str, question: str, words: str, *, window_size: int, top_k: int) -> None:
-    """Print what is found for a question, and what a model would read."""
+    """Print the hits for a question, and the text that a model would read."""
     nodes = SentenceWindowParser(window_size=window_size).get_nodes_from_documents([Document(text=text)])
     retriever = BM25Retriever.from_defaults(
         nodes=nodes, similarity_top_k=min(top_k, len(nodes)), token_pattern=words, skip_stemming=True
@@ -84,7 +84,7 @@ def show(language: str, text: str, question: str, words: str, *, window_size: in
 
 
 def length(hits: list[NodeWithScore]) -> int:
-    """Characters of the texts of hits."""
+    """Count the characters of the texts of hits."""
     return sum(len(hit.node.get_content()) for hit in hits)
 
 
