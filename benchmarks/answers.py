@@ -1,13 +1,13 @@
-"""Answers of a model from each way of giving context, at equal tokens.
+"""A model's answers from each way of giving context, at equal tokens.
 
     python benchmarks/answers.py --data DIR/covidqa DIR/cmrc2018 --llm NAME --llm-url http://127.0.0.1:8089/v1
                                  --replies replies.jsonl --out benchmarks/results/answers.md
 
-A data set is a folder as in `evidence.py`, with `answers` in its questions. One model and one prompt answer
-for all ways. All ways answer a question before the next is asked, replies are kept in `--replies` by model
-and prompt, and equal contexts are answered once: a stopped run resumes, and its figures are paired. A way
-without a budget of its own gets the greatest number of hits whose output fits. `--forms` compares forms of
-one context instead, for which questions of the split "tune" are meant; `--all` compares all ways of
+A data set is a folder as for `evidence.py`, with `answers` in its questions. One model and one prompt serve
+all ways. All ways answer a question before the next one starts. Replies are kept in `--replies` by model
+and prompt, and equal contexts are answered once. A stopped run resumes, and its figures are paired. A way
+without a budget of its own gets as many hits as its output can hold. `--forms` compares forms of
+one context instead, on questions of the split "tune"; `--all` compares all ways of
 `evidence.py`.
 """
 
@@ -83,9 +83,9 @@ class Scores:
 
 
 def main() -> None:
-    """Answer the questions of every data set; print and write the report, also of a run that is stopped."""
+    """Answer the questions of every data set; print and write the report, even if the run is stopped."""
     arguments = parse()
-    for stop in (signal.SIGINT, signal.SIGTERM):  # in the background a shell has the first ignored
+    for stop in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first one in the background
         signal.signal(stop, signal.default_int_handler)
     model = OpenAILike(
         model=arguments.llm,
@@ -127,7 +127,7 @@ def parse(values: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run(folder: Path, arguments: argparse.Namespace, llm: LLM, found: list[Scores]) -> None:
-    """Answer the questions of one data set, each by all ways within all budgets; append to `found`."""
+    """Answer the questions of one data set by all ways within all budgets; append to `found`."""
     documents = {path.stem: path.read_bytes().decode() for path in sorted(folder.glob("docs/*.txt"))}
     asked = questions_of(folder, documents, arguments.split, arguments.questions)
     chunks = cut(Corpus(folder.name, documents, []), arguments.chunk_size)
@@ -143,7 +143,7 @@ def run(folder: Path, arguments: argparse.Namespace, llm: LLM, found: list[Score
                 name: score(question, context(way, pool, question.text, budget), synthesizer)
                 for name, way in ways.items()
             }
-            for name, row in rows.items():  # after all have answered, so that a stopped run stays paired
+            for name, row in rows.items():  # after all ways have answered, so that a stopped run stays paired
                 scores[budget].by_way.setdefault(name, {})[question.id] = row
 
 
@@ -168,7 +168,7 @@ def chosen_ways(
 
 
 def forms(ways: Ways, documents: Mapping[str, str]) -> dict[str, Way]:
-    """Return forms in which chunks of the same places can be given to a model within the same budget."""
+    """Return forms in which a model can get chunks of the same places within the same budget."""
 
     def segments(**fields: object) -> Way:
         return ways.budgeted(RelevantSegmentsPostprocessor, **{"output": "passages", **fields})
@@ -215,7 +215,7 @@ def named(nodes: list[NodeWithScore], documents: Mapping[str, str]) -> list[Node
 
 
 def context(way: Way, pool: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
-    """Return the output within a budget; without one of its own, that of the most hits that fit."""
+    """Return the output within a budget; a way without one of its own gets as many hits as fit."""
     if way.budgeted:
         return way.call(pool, text, budget)
     hits = Calls(way, pool, text).most_that_fit(budget)
@@ -261,7 +261,7 @@ def table(scores: Scores) -> Iterator[str]:
 
 
 def together(scores: Scores) -> Iterator[str]:
-    """Yield how evidence covered and F1 go together, over all contexts."""
+    """Yield the relation of evidence covered and F1, over all contexts."""
     rows = [row for by_id in scores.by_way.values() for row in by_id.values()]
     yield f"{len(next(iter(scores.by_way.values())))} questions, {len(rows)} contexts."
     for label, chosen in (("all", 1.0), ("none", 0.0)):

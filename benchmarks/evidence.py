@@ -1,15 +1,15 @@
-"""How much of the evidence reaches the model for a number of tokens: every way of giving context.
+"""The evidence that reaches the model within a token budget, for every way of giving context.
 
     python benchmarks/evidence.py                                  # its own questions, BM25, no download
     python benchmarks/evidence.py --data DIR/chroma_chunking:64 DIR/cmrc2018:64:bm25 --model PATH --cache DIR
                                   --out benchmarks/results/evidence.md
 
 A data set is a folder with `docs/*.txt` and `questions.jsonl` (a question, the id of its document, and
-the characters of its evidence), with `:SIZE` for the tokens of its chunks, and `:bm25`, `:embedding` or
-`:fusion` (several are possible) to retrieve in these ways only. Each way gets the same pool of 100 hits
-over the same chunks; plain top-k is shown for other sizes of chunks as well. A way that has a token budget
-of its own gets the pool and the budget; of the others the greatest number of hits is taken whose output
-fits, and of the next hit's output as much as still fits (cut inside a chunk, which favors them). Tokens are
+the characters of its evidence). `:SIZE` sets the tokens of its chunks, and `:bm25`, `:embedding` or
+`:fusion` (several are possible) the retrievers. Each way gets the same pool of 100 hits
+over the same chunks; plain top-k is also shown for other chunk sizes. A way with a token budget
+of its own gets the pool and the budget. The others get as many hits as their output can hold, and as much
+of the next hit's output as still fits (cut inside a chunk, which favors them). Tokens are
 counted on the final text, separators included. Questions of the split "eval" are reported;
 nothing was tuned on them. With `--results DIR` a stopped run resumes.
 """
@@ -42,7 +42,7 @@ POOL = 100
 
 @dataclass(frozen=True)
 class Task:
-    """A data set and how it is searched.
+    """A data set and its retriever.
 
     Attributes:
         folder: the data set; empty for the questions that come with this script.
@@ -56,7 +56,7 @@ class Task:
 
 
 def main() -> None:
-    """Measure on every data set with every retriever; print and write the report."""
+    """Measure every data set with every retriever; print and write the report."""
     arguments = parse()
     tasks = [task for entry in arguments.data or [""] for task in tasks_of(entry, bool(arguments.model))]
     found: dict[Title, Results] = {}
@@ -64,14 +64,14 @@ def main() -> None:
         for title, results in executor.map(run_task, [arguments] * len(tasks), tasks):
             found[title] = results
             print("\n".join(section(title, results)), flush=True)
-            if arguments.out:  # after each, since all together take long
+            if arguments.out:  # after each one, since all of them take long
                 arguments.out.parent.mkdir(parents=True, exist_ok=True)
                 arguments.out.write_text(report(found, POOL), encoding="utf-8")
                 draw(found, arguments.out.with_suffix(".png"))
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="How much evidence a number of tokens holds.")
     parser.add_argument("--data", nargs="*", help="folders: DIR[:SIZE][:bm25][:embedding][:fusion]")
     parser.add_argument("--model", help="a sentence-transformers model, to retrieve by embedding as well")
@@ -99,7 +99,7 @@ def parse() -> argparse.Namespace:
 
 
 def tasks_of(entry: str, has_model: bool) -> list[Task]:
-    """The ways, questions and retrievers of one data set."""
+    """Return the ways, questions and retrievers of one data set."""
     folder, *options = entry.split(":")
     sizes = [int(option) for option in options if option.isdigit()]
     wanted = [option for option in options if not option.isdigit()]
@@ -108,8 +108,8 @@ def tasks_of(entry: str, has_model: bool) -> list[Task]:
 
 
 def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]:
-    """One data set with one retriever."""
-    logging.getLogger("llama_index_ext_ctxaug").setLevel(logging.ERROR)  # budgets that are full are no news
+    """Run one data set with one retriever."""
+    logging.getLogger("llama_index_ext_ctxaug").setLevel(logging.ERROR)  # full budgets are expected
     corpus = load_corpus(Path(task.folder)) if task.folder else own_corpus()
     encoder = Encoder(arguments.model, arguments.cache) if task.retriever != "BM25" else None
     corpus.questions = [question for question in corpus.questions if question.split == arguments.split]
@@ -146,7 +146,7 @@ def run_task(arguments: argparse.Namespace, task: Task) -> tuple[Title, Results]
 
 
 class Search:
-    """A corpus that is cut and searched.
+    """A corpus, cut into chunks and searched.
 
     Attributes:
         chunks: the chunks.
@@ -182,7 +182,7 @@ class Search:
 
 
 def measure(way: Way, search: Search, places: Sequence[int]) -> Result:
-    """One way on the questions at these places."""
+    """Measure one way on the questions at these places."""
 
     def chosen(values: Sequence[T]) -> list[T]:
         return [values[place] for place in places]

@@ -69,7 +69,7 @@ class Chunks:
 
 
 def own_corpus() -> Corpus:
-    """Python's own help topics, with questions of this project; what another version lacks is left out."""
+    """Return Python's own help topics, with the questions whose evidence this Python's topics have."""
     entries = json.loads(OWN_QUESTIONS.read_text(encoding="utf-8"))
     questions = []
     for entry in entries:
@@ -82,14 +82,14 @@ def own_corpus() -> Corpus:
 
 
 def _between(text: str, begin: str, end: str) -> tuple[int, int] | None:
-    """From one phrase to another, white space of any kind between their words."""
+    """Return the place of the text from one phrase to another; white space between words may differ."""
     first, last = (r"\s+".join(map(re.escape, phrase.split())) for phrase in (begin, end))
     match = re.search(first + ".*?" + last, text, re.DOTALL)
     return match.span() if match else None
 
 
 def load_corpus(folder: Path) -> Corpus:
-    """A folder with `docs/*.txt` and `questions.jsonl`; without splits, questions alternate."""
+    """Load a folder with `docs/*.txt` and `questions.jsonl`; without splits, questions alternate."""
     documents = {path.stem: path.read_bytes().decode() for path in sorted(folder.glob("docs/*.txt"))}
     questions = []
     for number, line in enumerate((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()):
@@ -102,7 +102,7 @@ def load_corpus(folder: Path) -> Corpus:
 
 
 def cut(corpus: Corpus, size: int) -> Chunks:
-    """Cut by LlamaIndex's splitter without overlap; ids name document and place."""
+    """Cut with LlamaIndex's splitter, without overlap; ids name document and place."""
     splitter = SentenceSplitter(
         chunk_size=size, chunk_overlap=0, id_func=lambda place, document: f"{document.node_id}-{place}"
     )
@@ -112,7 +112,7 @@ def cut(corpus: Corpus, size: int) -> Chunks:
         start = 0
         for node in found:
             assert isinstance(node, TextNode)
-            # The splitter finds a repeated text at its first place: here each is looked for after the last.
+            # The splitter finds a repeated text at its first place: each search here starts after the last.
             start = text.index(node.text, start)
             node.start_char_idx, node.end_char_idx = start, start + len(node.text)
             start += len(node.text)
@@ -121,7 +121,7 @@ def cut(corpus: Corpus, size: int) -> Chunks:
 
 
 class Evidence:
-    """How much of a question's evidence spans of text hold, white space not counted."""
+    """Counts how much of a question's evidence spans of text hold, without white space."""
 
     def __init__(self, corpus: Corpus, question: Question) -> None:
         text = corpus.documents[question.document]
@@ -133,7 +133,7 @@ class Evidence:
         self.parts = len(question.spans)
 
     def covered(self, spans: Iterable[Span]) -> int:
-        """Characters of the evidence that these spans hold; spans may not overlap (see `distinct`)."""
+        """Return the characters of evidence that these spans hold; spans may not overlap (see `distinct`)."""
         return sum(
             int(self._before[end] - self._before[start])
             for document, start, end in spans
@@ -142,7 +142,7 @@ class Evidence:
 
 
 def distinct(spans: Iterable[Span]) -> list[Span]:
-    """The same characters, each once, in spans that do not touch."""
+    """Return the same characters, each once, in spans that do not touch."""
     joined: list[Span] = []
     for document, start, end in sorted(spans):
         if joined and joined[-1][0] == document and start <= joined[-1][2]:
@@ -153,7 +153,7 @@ def distinct(spans: Iterable[Span]) -> list[Span]:
 
 
 def length(spans: Iterable[Span]) -> int:
-    """Characters of all spans."""
+    """Return the characters of all spans."""
     return sum(end - start for _, start, end in spans)
 
 

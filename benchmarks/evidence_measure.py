@@ -1,4 +1,4 @@
-"""How `evidence.py` measures one way: what of the pool a number of tokens holds, and what it costs."""
+"""Measuring one way for `evidence.py`: the share of the pool that a budget holds, and the cost."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _real_tokenizer = get_tokenizer()
 
 @lru_cache(maxsize=50_000)
 def count_tokens(text: str) -> int:
-    """Tokens of a text, counted once."""
+    """Count the tokens of a text once."""
     return len(_real_tokenizer(text))
 
 
 def _counted(text: str) -> range:
-    return range(count_tokens(text))  # of a list of tokens, only the length is ever used
+    return range(count_tokens(text))  # only the length of a token list is used
 
 
 @dataclass
@@ -62,7 +62,7 @@ def try_way(
     evidence: Sequence[Evidence],
     places: Sequence[int],
 ) -> Result:
-    """One way on every question at every budget, and its time on the first of them."""
+    """Run one way on every question at every budget, and time it on the first ones."""
     set_global_tokenizer(_counted)
     result = Result(list(places))
     for pool, text, wanted in zip(pools, texts, evidence, strict=True):
@@ -89,7 +89,7 @@ def try_way(
 
 @contextmanager
 def timing(way: Way) -> Iterator[None]:
-    """In it, tokens are counted and nodes are built as often as the way wants them."""
+    """Count tokens and build nodes in the block as often as the way requests them."""
     set_global_tokenizer(_real_tokenizer)
     way.store.timed = True
     try:
@@ -100,32 +100,32 @@ def timing(way: Way) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Output:
-    """The output of a call: the place of each node's text, its tokens, and those of the whole."""
+    """The output of a call: the place of each node's text, its tokens, and the total."""
 
     spans: list[list[Span]]
     tokens: list[int]
 
     @property
     def total(self) -> int:
-        """Tokens of the nodes as a synthesizer joins them; each separator is one token."""
+        """Return the tokens of the nodes as a synthesizer joins them; each separator is one token."""
         return sum(self.tokens) + max(0, len(self.tokens) - 1)
 
 
 class Calls:
-    """The calls of one question, each number of hits once."""
+    """The calls of one question, one for each number of hits."""
 
     def __init__(self, way: Way, pool: list[NodeWithScore], text: str) -> None:
         self.way, self.pool, self.text = way, pool, text
         self._known: dict[int, Output] = {}
 
     def output(self, hits: int) -> Output:
-        """Return the output for so many hits."""
+        """Return the output for this number of hits."""
         if hits not in self._known:
             self._known[hits] = self._describe(self.way.call(self.pool[:hits], self.text, 0))
         return self._known[hits]
 
     def most_that_fit(self, budget: int) -> int:
-        """The greatest number of hits whose output fits; 0 for none. Few calls: tokens grow with hits."""
+        """Return the maximum number of hits whose output fits, or 0, in few calls: tokens grow with hits."""
         used = {hits: output.total for hits, output in self._known.items()} or {2: self.output(2).total}
         low = max((hits for hits, total in used.items() if total <= budget), default=0)
         high = min((hits - 1 for hits, total in used.items() if total > budget), default=len(self.pool))
@@ -154,12 +154,12 @@ def wide(calls: Calls, budget: int) -> list[Span]:
     """Return the choice of a way with a budget of its own."""
     output, used = calls.within(budget)
     spans = [span for group in output.spans for span in group]
-    # Only one chunk that alone is over the budget may be more; it is cut as it is for the others.
+    # Only a single chunk may exceed the budget; it is cut as for the other ways.
     return spans if used <= budget else beginning(spans, budget / used)
 
 
 def narrow(calls: Calls, budget: int) -> list[Span]:
-    """Return the output of as many hits as fit, and as much as still fits of the next one."""
+    """Return the output of as many hits as fit, and as much of the next one as still fits."""
     low = calls.most_that_fit(budget)
     row: list[Span] = []
     left = budget
@@ -172,7 +172,7 @@ def narrow(calls: Calls, budget: int) -> list[Span]:
         for group, tokens in zip(following.spans, following.tokens, strict=True):
             new = [span for span in group if span not in known]
             if new and left > 1:
-                # A node that grew pays for its new chunks.
+                # An expanded node pays for its new chunks.
                 price = 1 + tokens * length(new) / max(1, length(group))
                 row += beginning(new, min(1.0, left / price))
                 left -= int(price)
@@ -180,7 +180,7 @@ def narrow(calls: Calls, budget: int) -> list[Span]:
 
 
 def beginning(spans: Sequence[Span], part: float) -> list[Span]:
-    """The first part of the text of these spans."""
+    """Return the first part of the text of these spans."""
     left = int(part * length(spans))
     row: list[Span] = []
     for document, start, end in spans:

@@ -29,7 +29,7 @@ CHARTED = {
 
 @dataclass(frozen=True)
 class Title:
-    """The data that was measured on.
+    """The data of a measurement.
 
     Attributes:
         corpus: the data set.
@@ -53,7 +53,7 @@ Results = dict[str, Result]
 
 
 def report(found: dict[Title, Results], pool: int) -> str:
-    """The whole report in Markdown."""
+    """Return the whole report in Markdown."""
     lines = [*_heading(pool), *_summary(found)]
     for title, results in found.items():
         lines += section(title, results)
@@ -71,7 +71,7 @@ def _heading(pool: int) -> list[str]:
 
 
 def _summary(found: dict[Title, Results]) -> list[str]:
-    """Each way on each data set, with the retriever that is best for it."""
+    """Yield each way on each data set, with its best retriever."""
     best: dict[str, Title] = {}
     for title, results in found.items():
         known = best.get(title.corpus)
@@ -109,7 +109,7 @@ def _mean(result: Result) -> float:
 
 
 def section(title: Title, results: Results) -> list[str]:
-    """The tables of one data set and retriever."""
+    """Return the tables of one data set and retriever."""
     lines = [f"## {title}", ""]
     lines += [
         f"Ways that rerank or rescore do it by {title.scorer}.",
@@ -131,7 +131,7 @@ def _row(name: str, cells: Sequence[str]) -> str:
 
 
 def _label(name: str, result: Result, title: Title) -> str:
-    """The name of a way, and on how many questions where these are fewer."""
+    """Return the name of a way, with the number of questions if it is smaller."""
     count = len(result.share)
     return name if count == title.questions else f"{name} ({count} questions)"
 
@@ -155,7 +155,7 @@ def _costs(title: Title, results: Results) -> list[str]:
 
 
 def _differences(title: Title, results: Results) -> list[str]:
-    """By how much RelevantSegments covers more: paired differences with bootstrap intervals."""
+    """Return how much more RelevantSegments covers: paired differences with bootstrap intervals."""
     if OURS not in results:
         return []
     ours = dict(zip(results[OURS].places, np.array(results[OURS].share), strict=True))
@@ -179,7 +179,7 @@ def _differences(title: Title, results: Results) -> list[str]:
 
 
 def draw(found: dict[Title, Results], path: Path) -> None:
-    """The chart: evidence covered against tokens, a panel for each data set and retriever."""
+    """Draw evidence covered against tokens, a panel for each data set and retriever."""
     import matplotlib
 
     matplotlib.use("Agg")

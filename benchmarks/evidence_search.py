@@ -1,4 +1,4 @@
-"""How `evidence.py` retrieves: BM25, an embedding model, both fused; and what scores nodes anew with them."""
+"""The retrievers of `evidence.py`: BM25, an embedding model and their fusion; and rescoring with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RANK_CONSTANT = 60
 
 
 class BM25:
-    """Okapi BM25 over words, and over pairs of characters where spaces part no words."""
+    """Okapi BM25 over words, and over pairs of characters in scripts without spaces."""
 
     def __init__(self, texts: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
         self._k1, self._b, self._size = k1, b, len(texts)
@@ -37,7 +37,7 @@ class BM25:
                 self._postings.setdefault(word, []).append((place, self._value(count, word, mean)))
 
     def search(self, queries: Sequence[str]) -> np.ndarray:
-        """Scores of all texts for each query: an array of queries by texts."""
+        """Return the scores of all texts for each query: an array of queries by texts."""
         scores = np.zeros((len(queries), self._size), dtype=np.float32)
         for row, query in enumerate(queries):
             for word, rarity in self._rarities(query).items():
@@ -46,7 +46,7 @@ class BM25:
         return scores
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Scores of other texts for a query, words as rare as in the texts that are searched."""
+        """Return the scores of other texts for a query, with word rarities of the searched texts."""
         counts = [_count(text) for text in texts]
         mean = max(1.0, sum(map(Counter.total, counts)) / max(1, len(counts)))
         rarities = self._rarities(query)
@@ -80,7 +80,7 @@ def _words(text: str) -> list[str]:
 
 
 class BM25Rescore(BaseNodePostprocessor):
-    """Score and sort nodes by BM25, in place of an embedding model for sets without one."""
+    """Score and sort nodes by BM25, in place of an embedding model for data sets without one."""
 
     _index: BM25 = PrivateAttr()
 
@@ -114,7 +114,7 @@ class Encoder:
             self._file.execute("CREATE TABLE IF NOT EXISTS texts (hash BLOB PRIMARY KEY, vector BLOB)")
 
     def array(self, name: str, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of many texts that are known by a name, texts by dimensions."""
+        """Return the vectors of many texts under a name, texts by dimensions."""
         path = self._cache / f"{name}.npy" if self._cache else None
         if path and path.exists():
             found = np.load(path)
@@ -126,7 +126,7 @@ class Encoder:
         return vectors
 
     def vectors(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Vectors of any texts."""
+        """Return the vectors of any texts."""
         keys = self._keys(texts)
         missing = {}
         for key, text in zip(keys, texts, strict=True):
@@ -142,7 +142,7 @@ class Encoder:
         return [self._kept[key] for key in keys]
 
     def _keys(self, texts: Sequence[str]) -> list[bytes]:
-        """A hash of the tokens of each text that the model reads: it cuts off the rest."""
+        """Return a hash of the tokens of each text that the model reads: it cuts off the rest."""
         read = self._tokenizer(list(texts), truncation=True, max_length=self._most_tokens)["input_ids"]
         return [hashlib.sha1(np.array(ids, dtype=np.int32).tobytes()).digest() for ids in read]
 
@@ -177,7 +177,7 @@ class Encoder:
 
 
 class CachedEmbedding(BaseEmbedding):
-    """The encoder as LlamaIndex's embedding model; questions and chunks are known to it beforehand."""
+    """The encoder as LlamaIndex's embedding model; it knows questions and chunks beforehand."""
 
     _encoder: Encoder = PrivateAttr()
     _known: dict[str, np.ndarray] = PrivateAttr()
@@ -202,7 +202,7 @@ class CachedEmbedding(BaseEmbedding):
 
 
 def pools(scores: np.ndarray, nodes: Sequence[TextNode], size: int) -> list[list[NodeWithScore]]:
-    """For each question its best hits, best first; equal scores in reading order."""
+    """Return the best hits for each question, best first; equal scores in reading order."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, :size]
     return [
         [NodeWithScore(node=nodes[place], score=float(scores[row, place])) for place in places]
@@ -211,7 +211,7 @@ def pools(scores: np.ndarray, nodes: Sequence[TextNode], size: int) -> list[list
 
 
 def fused(lists: Sequence[Sequence[NodeWithScore]], size: int) -> list[NodeWithScore]:
-    """Lists of hits in one by reciprocal rank."""
+    """Fuse lists of hits by reciprocal rank."""
     nodes = {hit.node.node_id: hit.node for hits in lists for hit in hits}
     scores = dict.fromkeys(nodes, 0.0)
     for hits in lists:

@@ -1,4 +1,4 @@
-"""Parameters of the augmenters that a budget touches, compared by `evidence.py --settings`."""
+"""Parameters of the budget-aware augmenters, compared by `evidence.py --settings`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOWS = ((512, 128), (256, 64), (128, 64))
 
 
 def setting_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
-    """Ways by name, for choosing parameters."""
+    """Return ways by name, for choosing parameters."""
     ways = Ways(chunks, scorer)
     both = partial(PrevNextNodePostprocessor, mode="both", output="passages")
     found = {"top-k": ways.plain()}

@@ -54,7 +54,7 @@ Chain = Callable[[list[NodeWithScore], str], list[NodeWithScore]]
 
 
 class CountingStore(ObservedDocstore):
-    """A docstore that counts the keys that are read, and builds nodes anew only where it is timed."""
+    """A docstore that counts the keys read, and builds nodes anew only while it is timed."""
 
     def __init__(self, nodes: Iterable[BaseNode]) -> None:
         self._held = {node.node_id: node for node in nodes}
@@ -64,23 +64,23 @@ class CountingStore(ObservedDocstore):
 
     @property
     def reads(self) -> int:
-        """Keys read so far."""
+        """Return the number of keys read so far."""
         return len(self.node_reads) + len(self.document_reads)
 
     def get_nodes(self, node_ids: list[str], raise_error: bool = True) -> list[BaseNode]:
-        """Nodes by id, those that are not there left out."""
+        """Return nodes by id, without the missing ones."""
         if self.timed:
             return super().get_nodes(node_ids, raise_error)
         return [self._held[id_] for id_ in node_ids if raise_error or id_ in self._held]
 
     def get_document(self, doc_id: str, raise_error: bool = True) -> BaseNode | None:
-        """One node."""
+        """Return one node."""
         if self.timed:
             return super().get_document(doc_id, raise_error)
         return self._held[doc_id] if raise_error else self._held.get(doc_id)
 
     def get_ref_doc_info(self, ref_doc_id: str) -> RefDocInfo | None:
-        """The nodes of a document."""
+        """Return the nodes of a document."""
         if self.timed or ref_doc_id not in self._documents:
             self._documents[ref_doc_id] = super().get_ref_doc_info(ref_doc_id)
         return self._documents[ref_doc_id]
@@ -106,7 +106,7 @@ class Way:
 
 
 class Ways:
-    """Makes ways over the same chunks, a method for each kind.
+    """Makes ways over the same chunks, with a method for each kind.
 
     Args:
         chunks: the chunks.
@@ -118,18 +118,18 @@ class Ways:
         self.store = CountingStore(chunks.nodes)
 
     def plain(self) -> Way:
-        """The hits as they are."""
+        """Return the hits unchanged."""
         return Way(lambda hits, text, budget: hits, self.store, self._spans)
 
     def fixed(self, *kinds: Callable[..., BaseNodePostprocessor], **parameters: Any) -> Way:
-        """Return an augmenter without a budget, and the steps behind it."""
+        """Return an augmenter without a budget, and the steps after it."""
         chain = self._chain(*kinds, **parameters)
         return Way(lambda hits, text, budget: chain(hits, text), self.store, self._spans)
 
     def budgeted(
         self, kind: Callable[..., BaseNodePostprocessor], of_budget: float = 0.0, **fields: Any
     ) -> Way:
-        """An augmenter with a token budget, on the pool, or on the hits that fill a part of the budget."""
+        """Return an augmenter with a token budget, on the pool or on the hits that fill part of it."""
 
         def call(hits: list[NodeWithScore], text: str, budget: int) -> list[NodeWithScore]:
             chosen = self._first(hits, budget * of_budget) if of_budget else hits
@@ -151,7 +151,7 @@ class Ways:
     def brsr(
         self, hits: int = RERANKED_HITS, window_tokens: int = 512, count: bool = False, **fields: Any
     ) -> Way:
-        """Sections of the best hits, in windows, reranked; what fits, or with `count` as many as would."""
+        """Return sections of the best hits, in windows, reranked; as many as fit, or `count` of them."""
 
         def within(
             found: list[NodeWithScore], text: str, budget: int | None = None, top_n: int = ALL
@@ -179,7 +179,7 @@ class Ways:
         return Way(call, self.store, self._spans, budgeted=True, reranked=True)
 
     def replaced(self, reach: int, upstream: bool = False) -> Way:
-        """Windows in metadata, of the chunks on both sides of each."""
+        """Return windows in metadata, of the chunks on both sides of each."""
         nodes, inside = self.chunks.nodes, {}
         for place, node in enumerate(nodes):
             around = nodes[max(0, place - reach) : place + reach + 1]
@@ -193,7 +193,7 @@ class Ways:
             found = [NodeWithScore(node=windowed[hit.node.node_id], score=hit.score) for hit in hits]
             if not upstream:
                 return ours.postprocess_nodes(found)
-            copies = [hit.model_copy(deep=True) for hit in found]  # it changes the nodes that it gets
+            copies = [hit.model_copy(deep=True) for hit in found]  # it changes its input nodes
             return UpstreamReplacement(target_metadata_key="window").postprocess_nodes(copies)
 
         def spans(node: BaseNode) -> list[Span]:
@@ -230,7 +230,7 @@ class Ways:
         return Way(upstream, store, spans), Way(ours, store, spans)
 
     def _chain(self, *kinds: Callable[..., BaseNodePostprocessor], **fields: Any) -> Chain:
-        """The first with the docstore and these fields, the others behind it."""
+        """Return the first with the docstore and these fields, followed by the others."""
         steps = [kinds[0](docstore=self.store, **fields), *[kind() for kind in kinds[1:]]]
 
         def call(hits: list[NodeWithScore], text: str) -> list[NodeWithScore]:
@@ -241,12 +241,12 @@ class Ways:
         return call
 
     def _once(self, call: Chain) -> Chain:
-        """A call that is made once for the same hits of a question, however many budgets there are."""
+        """Return a call made once for the same hits of a question, however many budgets are measured."""
         known: dict[tuple[str, int], list[NodeWithScore]] = {}
 
         def remembered(hits: list[NodeWithScore], text: str) -> list[NodeWithScore]:
             if self.store.timed or all(text != other for other, _ in known):
-                known.clear()  # the question before is done with
+                known.clear()  # the previous question is done
             key = (text, len(hits))
             if key not in known:
                 known[key] = call(hits, text)
@@ -255,7 +255,7 @@ class Ways:
         return remembered
 
     def _first(self, hits: list[NodeWithScore], tokens: float) -> list[NodeWithScore]:
-        """Return the first hits within so many tokens, at least one."""
+        """Return the first hits within this number of tokens, at least one."""
         count = 0
         while count < len(hits) and tokens >= (more := self.chunks.tokens[hits[count].node.node_id]):
             count, tokens = count + 1, tokens - more
@@ -275,7 +275,7 @@ class Ways:
 
 
 def all_ways(chunks: Chunks, scorer: BaseNodePostprocessor) -> dict[str, Way]:
-    """Every way of this package, LlamaIndex and dsRAG, by name."""
+    """Return every way of this package, LlamaIndex and dsRAG, by name."""
     ways = Ways(chunks, scorer)
     upstream_merging, our_merging = ways.merged()
     in_passages = partial(ways.fixed, output="passages")
@@ -339,7 +339,7 @@ class Given(BaseRetriever):
 
 
 def _tree(chunks: Chunks) -> tuple[list[TextNode], dict[str, list[str]]]:
-    """Leaves, parents and grandparents; and the ids of the chunks under each parent."""
+    """Return leaves, parents and grandparents, and the ids of the chunks under each parent."""
     members: dict[str, list[str]] = {}
     level = [node.model_copy(deep=True) for node in chunks.nodes]
     everything = list(level)
@@ -365,7 +365,7 @@ def _tree(chunks: Chunks) -> tuple[list[TextNode], dict[str, list[str]]]:
 
 
 def _families(nodes: Sequence[TextNode]) -> list[list[TextNode]]:
-    """Neighbors of one document, four at a time."""
+    """Yield neighbors of one document, four at a time."""
     families: list[list[TextNode]] = []
     for node in nodes:
         last = families[-1] if families else []
@@ -377,5 +377,5 @@ def _families(nodes: Sequence[TextNode]) -> list[list[TextNode]]:
 
 
 def text_of(hit: NodeWithScore) -> str:
-    """The text that a model gets of a node."""
+    """Return the text of a node that a model gets."""
     return str(hit.node.get_content(metadata_mode=MetadataMode.LLM))

@@ -1,4 +1,4 @@
-"""Passages: what they cost, how the cost grows, and the tokens they save against separate nodes.
+"""Passages: their cost, its growth, and the tokens they save compared with separate nodes.
 
     python benchmarks/passages.py [--out benchmarks/results/passages.md]
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def heading() -> list[str]:
-    """What was measured, with which versions."""
+    """Return the heading, with the versions measured."""
     return [
         "# Passages",
         "",
@@ -54,7 +54,7 @@ def heading() -> list[str]:
 
 
 def pipeline() -> list[str]:
-    """Cost of a call with passages against one with separate nodes."""
+    """Compare the cost of a call with passages and one with separate nodes."""
     lines = [
         "## A whole call",
         "",
@@ -91,7 +91,7 @@ def pipeline() -> list[str]:
 
 
 def tokens() -> list[str]:
-    """Tokens of the same hits and neighbors, three ways."""
+    """Count the tokens of the same hits and neighbors, in three forms."""
     lines = [
         "## Tokens",
         "",
@@ -122,7 +122,7 @@ def tokens() -> list[str]:
 
 
 def slices() -> list[str]:
-    """How many passages equal the slice of their document."""
+    """Count the passages that equal the slice of their document."""
     lines = [
         "## Equal to the source",
         "",
@@ -154,19 +154,19 @@ def slices() -> list[str]:
 
 
 def augmenter(store: Any, **parameters: Any) -> PrevNextNodePostprocessor:
-    """Two chunks on each side."""
+    """Return an augmenter with two chunks on each side."""
     return PrevNextNodePostprocessor(docstore=store, num_nodes=2, mode="both", **parameters)
 
 
 def all_topics(size: int, overlap: int) -> tuple[list[TextNode], list[Document]]:
-    """The chunks of all topics, and the topics."""
+    """Return the chunks of all topics, and the topics."""
     documents = [Document(text=text, id_=name) for name, text in topics.items()]
     splitter = SentenceSplitter(chunk_size=size, chunk_overlap=overlap)
     return splitter.get_nodes_from_documents(documents), documents
 
 
 def long_document() -> list[TextNode]:
-    """The first 4,000 chunks of one document, without repetition."""
+    """Return the first 4,000 chunks of one document, without repetition."""
     parts = [f"Part {n}.\n\n{text}" for n in range(5) for text in topics.values()]
     text = "\n\n".join(parts)
     splitter = SentenceSplitter(chunk_size=128, chunk_overlap=25)
@@ -174,12 +174,12 @@ def long_document() -> list[TextNode]:
 
 
 def final_text(result: list[NodeWithScore]) -> str:
-    """The nodes' texts as a response synthesizer joins them."""
+    """Return the nodes' texts as a response synthesizer joins them."""
     return "\n\n".join(hit.node.get_content(metadata_mode=MetadataMode.LLM) for hit in result)
 
 
 def best(call: Callable[[], object]) -> float:
-    """CPU seconds of the fastest of some runs."""
+    """Return the CPU seconds of the fastest of several runs."""
     times = []
     for _ in range(RUNS):
         began = time.thread_time()

@@ -1,11 +1,11 @@
-"""Fixed neighbors against LlamaIndex's own postprocessor, over the same hits, in one run.
+"""Fixed neighbors, compared with LlamaIndex's own postprocessor, over the same hits, in one run.
 
     python benchmarks/prev_next.py [--out benchmarks/results/prev_next.md]
 
-Reads and rounds are counted by a wrapper around the docstore; a round is a read that has to wait for
+A wrapper around the docstore counts reads and rounds; a round is a read that has to wait for
 the one before it. Times are CPU time of the thread, the best of alternating runs over a
-`SimpleDocumentStore` in memory. Both sides get the same nodes and the same hits. The garbage
-collector does not look through the store: such a pass hits one side or the other, as it happens.
+`SimpleDocumentStore` in memory. Both sides get the same nodes and the same hits. The store is kept
+out of garbage collection, since a pass over it would slow one side or the other at random.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def heading() -> list[str]:
-    """What was measured, with which versions."""
+    """Return the heading, with the versions measured."""
     return [
         "# Fixed neighbors",
         "",
@@ -54,7 +54,7 @@ def heading() -> list[str]:
 
 
 def against_upstream() -> list[str]:
-    """The table of ratios."""
+    """Return the table of ratios."""
     lines = [
         "| hits | hops | hits are | reads (LlamaIndex) | reads | rounds (LlamaIndex) | rounds "
         "| ms (LlamaIndex) | ms | faster |",
@@ -80,7 +80,7 @@ def against_upstream() -> list[str]:
 
 
 def growth() -> list[str]:
-    """Time against the number of nodes that go out: all chunks of a document are hits."""
+    """Measure time against the number of output nodes: all chunks of a document are hits."""
     lines = ["| nodes | µs a node (LlamaIndex) | µs a node |", "|---|---|---|"]
     for count in (100, 300, 1000, 3000):
         nodes = linked_document(count)
@@ -95,7 +95,7 @@ def growth() -> list[str]:
 
 
 def choose_hits(nodes: list[TextNode], count: int, spread: bool) -> list[NodeWithScore]:
-    """Hits in random order: scattered over the document, or in a few bunches."""
+    """Return hits in random order: scattered over the document, or in a few bunches."""
     chance = random.Random(count)
     if spread:
         places = chance.sample(range(len(nodes)), count)
@@ -107,15 +107,15 @@ def choose_hits(nodes: list[TextNode], count: int, spread: bool) -> list[NodeWit
 
 
 def count_reads(kind: type, store: object, hits: list[NodeWithScore], hops: int) -> tuple[int, int]:
-    """Keys read, and reads that wait for one another."""
+    """Return the keys read, and the reads that wait for one another."""
     observed = ObservedDocstore(store)  # type: ignore[arg-type]
     kind(docstore=observed, num_nodes=hops, mode="both").postprocess_nodes(hits)
-    # A document's list and the first hop's nodes are asked for in the same round.
+    # A document's list and the nodes of the first hop are requested in one round.
     return len(observed.node_reads) + len(observed.document_reads), len(observed.batches)
 
 
 def race(first: Callable[[], object], second: Callable[[], object]) -> tuple[float, float]:
-    """The best times of two callables, run in turn."""
+    """Return the best times of two callables that take turns."""
     gc.freeze()
     times: tuple[list[float], list[float]] = ([], [])
     started = time.perf_counter()
@@ -128,7 +128,7 @@ def race(first: Callable[[], object], second: Callable[[], object]) -> tuple[flo
 
 
 def best(call: Callable[[], object], repeat: int = 5) -> float:
-    """The shortest time of several runs, in seconds."""
+    """Return the shortest time of several runs, in seconds."""
     gc.freeze()
     times = []
     for _ in range(repeat):

@@ -1,4 +1,4 @@
-"""Does reading on pay? Evidence shown for a number of tokens, by one call or by a call and steps of reading.
+"""Evidence shown within a token budget, by one call or by a call followed by steps of reading on.
 
     python benchmarks/reading.py                                    # its own questions, no download
     python benchmarks/reading.py --data DIR/qmsum:128 DIR/chroma_chunking:64 DIR/covidqa:64 --out FILE.md
@@ -6,9 +6,9 @@
 
 Each way gets the same pool of 100 hits by BM25. "alone" is `RelevantSegmentsPostprocessor` with all tokens.
 The others give it 500 tokens and spend the rest with the tools of `ReadAroundToolSpec`, two chunks a step:
-"best" reads on around the best passage, forth and back in turn; "turn" does so around each passage in turn;
+"best" reads on around the best passage, alternating sides; "turn" does so around each passage in turn;
 "section" reads the sections of the passages, the best first; "oracle" always takes the step towards the
-nearest evidence not shown yet: no policy can know where that is, so it is the bound. With an endpoint,
+nearest evidence not shown yet: no policy can know its place, so this is the upper bound. With an endpoint,
 "model" asks a language model for each step. Questions of the split "eval" are reported.
 """
 
@@ -82,7 +82,7 @@ class Part:
 
 @dataclass
 class Reader:
-    """What was read of one question so far.
+    """The state of reading for one question.
 
     Attributes:
         spec: the tools.
@@ -101,7 +101,7 @@ class Reader:
     done: set[tuple[int, str]] = field(default_factory=set)
 
     def step(self, number: int, side: str) -> bool:
-        """Read on from one side of a passage; False if there is nothing more, or no room for it."""
+        """Read on from one side of a passage; return False if nothing is left, or it does not fit."""
         part = self.parts[number]
         handle = part.ends.get(side)
         if handle is None:
@@ -251,7 +251,7 @@ def first_parts(spec: ReadAroundToolSpec, passages: list[NodeWithScore]) -> list
 def measure(
     corpus: Corpus, chunks: Chunks, questions: int, policies: dict[str, Policy]
 ) -> dict[str, list[list[float]]]:
-    """Return, for each way and budget, the mean share of evidence, the share shown wholly, and mean calls."""
+    """Return for each way and budget the mean share of evidence, the share shown in full, and mean calls."""
     store = SimpleDocumentStore()
     store.add_documents([Document(id_=id_, text=text) for id_, text in corpus.documents.items()])
     store.add_documents(chunks.nodes)

@@ -2,8 +2,8 @@
 
     python benchmarks/soak.py [--stores redis postgres qdrant] [--calls 20000] [--parallel 100] [--out FILE]
 
-Each store has a process of its own, whose memory is measured after each tenth of the calls. It starts its own
-server; Qdrant runs in the process, and needs the extra test-stores.
+Each store runs in a separate process, and its memory is measured after each tenth of the calls. It starts its
+own server; Qdrant runs in the process, and needs the extra test-stores.
 """
 
 from __future__ import annotations

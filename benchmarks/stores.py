@@ -1,15 +1,15 @@
-"""Reads from remote docstores, against LlamaIndex's postprocessor in the same run.
+"""Reads from remote docstores, compared with LlamaIndex's postprocessor in the same run.
 
     python benchmarks/stores.py [--parts stores databases vectors sizes] [--out benchmarks/results/stores.md]
 
 Starts its own servers. "local" is Redis on loopback and Postgres on its socket; "+0.5 ms" goes through
-a relay in a process of its own that makes each round trip 0.5 ms longer. Times are those of the best
-run, in ms: what else the machine does makes the others longer. For sizes they are medians.
+a relay in a separate process that makes each round trip 0.5 ms longer. Times are those of the best
+run, in ms, since other load on the machine only adds time. For sizes they are medians.
 
 The parts "databases" (MongoDB's and DynamoDB's protocols) and "vectors" (vector stores as docstores) need the
-extra test-stores and Python 3.13. The servers of "databases" are emulators in Python, whose own time is most
-of what is measured; vector stores run in the process, but for pgvector, which is in the Postgres of the rows
-of Postgres.
+extra test-stores and Python 3.13. The servers of "databases" are emulators in Python, and most of the
+measured time is theirs. Vector stores run in the process, except pgvector, which uses the Postgres of
+the Postgres rows.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ MakeDocstore = Callable[[], BaseDocumentStore]
 
 
 def same(name: str) -> str:
-    """Return a name as it is."""
+    """Return a name unchanged."""
     return name
 
 
 def as_uuid(name: str) -> str:
-    """Return a UUID for a name; Qdrant takes no other ids."""
+    """Return a UUID for a name; Qdrant accepts no other ids."""
     return str(uuid5(NAMESPACE_OID, name))
 
 
 def chunk(document: str, number: int, make_id: Callable[[str], str] = same) -> TextNode:
-    """A chunk of a document, with its links."""
+    """Return a chunk of a document, with its links."""
     node = TextNode(id_=make_id(f"{document}-{number}"), text=TEXT, metadata={"file_name": f"{document}.txt"})
     related = {
         NodeRelationship.SOURCE: document,
@@ -84,19 +84,19 @@ def chunk(document: str, number: int, make_id: Callable[[str], str] = same) -> T
 
 
 def corpus(make_id: Callable[[str], str] = same) -> list[list[TextNode]]:
-    """The chunks of five documents."""
+    """Return the chunks of five documents."""
     return [[chunk(f"d{name}", number, make_id) for number in range(CHUNKS)] for name in range(5)]
 
 
 def pick(documents: Sequence[Sequence[TextNode]], count: int) -> list[NodeWithScore]:
-    """Hits at random places of the documents."""
+    """Return hits at random places of the documents."""
     nodes = [node for document in documents for node in document]
     found = random.Random(1).sample(nodes, count)
     return [NodeWithScore(node=node, score=1 - rank / count) for rank, node in enumerate(found)]
 
 
 def sync_ms(augmenter: Any, found: list[NodeWithScore], times: int) -> float:
-    """Milliseconds of the best of so many sync calls."""
+    """Return the milliseconds of the best of several sync calls."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -106,7 +106,7 @@ def sync_ms(augmenter: Any, found: list[NodeWithScore], times: int) -> float:
 
 
 async def async_ms(augmenter: Any, found: list[NodeWithScore], times: int) -> float:
-    """Milliseconds of the best of so many async calls, one after another."""
+    """Return the milliseconds of the best of several async calls in sequence."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -122,7 +122,7 @@ def compare(
     *,
     upstream_async: bool = True,
 ) -> Iterator[str]:
-    """Rows of the table: this package and upstream over docstores on the same data."""
+    """Return rows of the table: this package and upstream over docstores with the same data."""
     for case, count, hops, slow, fast in CASES:
         found = pick(documents, count)
 
@@ -151,7 +151,7 @@ def compare(
 
 
 def row(*cells: Any) -> str:
-    """A row of the table: names, then upstream's and this package's milliseconds, then the ratio."""
+    """Return a row of the table: names, milliseconds of upstream and of this package, and the ratio."""
     *names, theirs, ours = cells
     line = f"| {' | '.join(names)} | {theirs:.1f} | {ours:.2f} | {theirs / ours:.0f} |"
     print(line, flush=True)
@@ -167,7 +167,7 @@ def _relay(target: Any, pipe: Any) -> None:
 
 @contextmanager
 def in_process(serve: Callable[..., None], *arguments: Any) -> Iterator[int]:
-    """Yield the port of a server in a process of its own."""
+    """Yield the port of a server in a separate process."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=serve, args=(*arguments, there), daemon=True)
@@ -178,17 +178,17 @@ def in_process(serve: Callable[..., None], *arguments: Any) -> Iterator[int]:
 
 
 def relayed(target: Any) -> AbstractContextManager[int]:
-    """Yield the port of a relay before a server."""
+    """Yield the port of a relay to a server."""
     return in_process(_relay, target)
 
 
 def redis_store(url: str) -> RedisDocumentStore:
-    """A docstore on Redis."""
+    """Return a docstore on Redis."""
     return RedisDocumentStore(RedisKVStore(redis_uri=url))
 
 
 def postgres_store(at: str, table: str) -> PostgresDocumentStore:
-    """A docstore on Postgres."""
+    """Return a docstore on Postgres."""
     kvstore = PostgresKVStore(
         table_name=table,
         connection_string=f"postgresql+psycopg2://{at}",
@@ -198,7 +198,7 @@ def postgres_store(at: str, table: str) -> PostgresDocumentStore:
 
 
 def fill(at: str, table: str, nodes: int) -> None:
-    """Fill a docstore's table in the server, in the form that the docstore itself gives its rows."""
+    """Fill a docstore's table in the server, with rows in the docstore's own form."""
     docstore = postgres_store(at, table)
     docstore.get_node("none", raise_error=False)  # makes the table
     inner = doc_to_json(chunk("@document", 7))
@@ -228,7 +228,7 @@ def fill(at: str, table: str, nodes: int) -> None:
 
 
 def growth(at: str, sizes: Sequence[int]) -> Iterator[str]:
-    """Rows of the table of sizes: a query's time, each over documents picked at random."""
+    """Return rows of the table of sizes: a query's time, each over documents picked at random."""
     augmenters = {}
     for nodes in sizes:
         start = time.perf_counter()
@@ -239,7 +239,7 @@ def growth(at: str, sizes: Sequence[int]) -> Iterator[str]:
         )
     taken: dict[int, list[float]] = {nodes: [] for nodes in sizes}
     picks = random.Random(7)
-    for _ in range(120):  # sizes in turn, so that what else the machine does hits all of them
+    for _ in range(120):  # sizes in turn, so that other load affects all of them
         for nodes, augmenter in augmenters.items():
             found = [
                 NodeWithScore(node=chunk(f"d{picks.randrange(nodes // CHUNKS)}", picks.randrange(15, 185)))
@@ -252,7 +252,7 @@ def growth(at: str, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def stores(socket: str) -> Iterator[str]:
-    """Rows of the table of stores: Redis and Postgres, local and with latency."""
+    """Return rows of the table of stores: Redis and Postgres, local and with latency."""
     documents = corpus()
     local = f"postgres:none@/postgres?host={socket}"
     with ValkeyServer() as redis:
@@ -292,14 +292,14 @@ def _dynamodb(pipe: Any) -> None:
 
 
 def mongodb_store(port: int) -> BaseDocumentStore:
-    """A docstore on MongoDB."""
+    """Return a docstore on MongoDB."""
     from llama_index.storage.docstore.mongodb import MongoDocumentStore
 
     return MongoDocumentStore.from_uri(f"mongodb://127.0.0.1:{port}/?directConnection=true", db_name="nodes")
 
 
 def dynamodb_store(port: int, table: str) -> BaseDocumentStore:
-    """A docstore on DynamoDB; its table is made if it does not exist."""
+    """Return a docstore on DynamoDB; its table is created if it does not exist."""
     import boto3
     from llama_index.storage.docstore.dynamodb import DynamoDBDocumentStore
     from llama_index.storage.kvstore.dynamodb import DynamoDBKVStore
@@ -318,7 +318,7 @@ def dynamodb_store(port: int, table: str) -> BaseDocumentStore:
 
 
 def databases() -> Iterator[str]:
-    """Rows of the table of stores: MongoDB's protocol and DynamoDB's, with latency."""
+    """Return rows of the table of stores: MongoDB's protocol and DynamoDB's, with latency."""
     documents = corpus()
     with in_process(_mongodb) as port:
         docstore = mongodb_store(port)
@@ -368,7 +368,7 @@ def vector_stores(at: str, directory: Path) -> Iterator[tuple[str, Callable[[], 
 
 
 def vectors(at: str) -> Iterator[str]:
-    """Rows of the table of stores: vector stores as docstores."""
+    """Return rows of the table of stores: vector stores as docstores."""
     documents = corpus(as_uuid)
     with tempfile.TemporaryDirectory() as directory:
         for name, make in vector_stores(at, Path(directory)):
@@ -385,7 +385,7 @@ PARTS = ("stores", "databases", "vectors", "sizes")
 
 
 def main() -> None:
-    """Run all and write the tables."""
+    """Run all benchmarks and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["stores", "sizes"])
     parser.add_argument("--sizes", default="10000,100000,1000000", help="nodes in the table")

@@ -1,9 +1,9 @@
-"""Windows against LlamaIndex's own: time of a replacement, bytes stored, words sent, in one run.
+"""Windows compared with LlamaIndex's: time of a replacement, bytes stored, words sent, in one run.
 
     python benchmarks/windows.py TEXT.txt [MORE.txt ...] [--out benchmarks/results/windows.md]
 
-Times are CPU time of the thread, the best of alternating runs. Bytes are those of the nodes as JSON, the form
-in which docstores keep them, with text as UTF-8. Words sent are counted over hits that BM25 finds for
+Times are CPU time of the thread, the best of alternating runs. Bytes are those of the nodes as JSON, as
+docstores keep them, with text as UTF-8. Words sent are counted over the hits of BM25 for
 questions that are sentences of the texts.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def stored(documents: list[Document], prose: int) -> list[str]:
-    """Bytes a byte of prose, for each parser, and how much of it is neither text nor window."""
+    """Return bytes per byte of prose for each parser, and the share that is neither text nor window."""
     upstream = SentenceWindowNodeParser(window_size=WINDOW)(documents)
     chunks = SentenceSplitter(chunk_size=128, chunk_overlap=0)(documents)
     rows: dict[str, Sequence[BaseNode]] = {
@@ -95,7 +95,7 @@ def stored(documents: list[Document], prose: int) -> list[str]:
 
 
 def without_windows(node: BaseNode) -> BaseNode:
-    """A node as a parser without windows makes it."""
+    """Return a node as a parser without windows makes it."""
     keys = ("window", "original_text")
     bare = node.model_copy(deep=True)
     for metadata in (bare.metadata, *(info.metadata for info in bare.relationships.values())):
@@ -105,12 +105,12 @@ def without_windows(node: BaseNode) -> BaseNode:
 
 
 def size(nodes: Sequence[BaseNode]) -> int:
-    """Bytes of nodes as JSON."""
+    """Return the bytes of nodes as JSON."""
     return sum(len(json.dumps(node.to_dict(), ensure_ascii=False).encode()) for node in nodes)
 
 
 def replacement(documents: list[Document]) -> list[str]:
-    """CPU time a hit: in place, on copies, and merged."""
+    """Measure CPU time per hit: in place, on copies, and merged."""
     nodes = SentenceWindowNodeParser(window_size=WINDOW)(documents)
     lines = [
         "| hits | µs a call (LlamaIndex, in place) | µs a call | µs a hit (LlamaIndex) | µs a hit | times "
@@ -140,7 +140,7 @@ def replacement(documents: list[Document]) -> list[str]:
 
 
 def sent(documents: list[Document]) -> list[str]:
-    """Words that go to the model, over those that are different sentences."""
+    """Compare the words sent to the model with those of the distinct sentences."""
     nodes = SentenceWindowNodeParser(window_size=WINDOW)(documents)
     retriever = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=10)
     questions = random.Random(0).sample([node.get_content() for node in nodes], 50)
@@ -170,12 +170,12 @@ def sent(documents: list[Document]) -> list[str]:
 
 
 def words(hits: list[NodeWithScore]) -> int:
-    """Words of the texts of hits."""
+    """Count the words of the texts of hits."""
     return sum(len(hit.node.get_content().split()) for hit in hits)
 
 
 def ingestion(documents: list[Document]) -> list[str]:
-    """CPU time a node of what is done once."""
+    """Measure CPU time per node of the work done once."""
     splitter = SentencexSplitter()
     nodes = SentenceWindowNodeParser(window_size=WINDOW)(documents)
     rows: dict[str, Callable[[], object]] = {
@@ -192,7 +192,7 @@ def ingestion(documents: list[Document]) -> list[str]:
 
 
 def race(*calls: Callable[[], object]) -> list[float]:
-    """The best times of callables that are run in turn, in seconds."""
+    """Return the best times of callables that take turns, in seconds."""
     times: list[list[float]] = [[] for _ in calls]
     started = time.perf_counter()
     while time.perf_counter() - started < 2 or len(times[0]) < 3:
