@@ -31,7 +31,7 @@ class Tier(NamedTuple):
 
     Attributes:
         ids: chunk ids, the highest priority first.
-        needs: for each id the ids of which one must be kept before it; no entry where it needs none.
+        needs: for each id, the ids of which at least one must be kept before it; no entry if it needs none.
         patience: the tier ends after this many chunks in a row that do not fit; None offers all of them, and
             again until none is taken, since a kept chunk can make others cheaper.
     """
@@ -70,7 +70,7 @@ class BudgetFit:
     Attributes:
         kept: ids of the kept chunks.
         tokens: tokens of the final text.
-        over_budget: id of the first chunk, where it alone exceeds the budget; it is kept all the same.
+        over_budget: id of the first chunk if it alone exceeds the budget; it is still kept.
         dropped_hits: ids of hits (and parents that replace hits) that did not fit, best first.
         refused: ids of chunks that did not fit beside the kept ones, in the order of their priority.
     """

@@ -37,7 +37,7 @@ def hits_first(passages: Sequence[Passage]) -> Priority:
 def hits_first_in_list(chunks: Sequence[Chunk]) -> Priority:
     """Order the nodes of a list, which need not be adjacent: hits by score, then neighbors by hops.
 
-    Of equally near neighbors that of the better hit comes first. A neighbor whose hits are in the list is
+    Of equally near neighbors, the better hit's comes first. A neighbor with hits in the list is
     offered only where one of them is kept.
     """
     hits = {c.node.node_id: c for c in sorted(chunks, key=best_first) if c.role != "neighbor"}

@@ -52,7 +52,7 @@ class TokenCounter:
         return self._last[1]
 
     def estimate(self, text: str) -> int:
-        """Return the sum of the tokens of the text's sentences and lines, each of which is counted once.
+        """Return the sum of the tokens of the text's sentences and lines, each counted once.
 
         For tokenizers that split at spaces and line breaks first, as most do, this is the exact number.
         """

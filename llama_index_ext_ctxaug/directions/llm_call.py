@@ -22,7 +22,7 @@ class LLMCall:
         llm: the model; a chat model receives messages, any other model text.
         prompt: the template.
         variables: values of the template's variables.
-        timeout: maximum seconds to wait; None for no limit besides the model's own.
+        timeout: maximum seconds to wait; None for no limit but the model's own.
     """
 
     llm: LLM

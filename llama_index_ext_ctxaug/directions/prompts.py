@@ -19,7 +19,7 @@ NEXT: in the text after the excerpt. The question asks for something later, or f
 BOTH: a part of it before and a part of it after the excerpt.
 """
 
-# A small model that has to look for the answer first does not ask for more where the answer is at hand.
+# A small model that has to look for the answer first does not ask for more if the answer is there.
 _FORM = """\
 First copy from the excerpt, in at most eight words, what answers the question, or write "not stated". \
 Then write on a new line exactly one word: NONE, PREVIOUS, NEXT or BOTH."""

@@ -23,9 +23,9 @@ class ReadRequest(NamedTuple):
 
     Attributes:
         nodes: node ids; hits among them are not read.
-        copies: ids of hits whose stored copy is needed, since the hit itself lacks a link.
-        documents: ids of source documents whose list of node ids is needed.
-        fields: metadata whose nodes are all needed, from a store that finds them.
+        copies: ids of hits that lack a link, so that their stored copy is needed.
+        documents: ids of source documents that need their list of node ids.
+        fields: metadata of which all nodes are needed, from a store that finds them.
         all_documents: whether the list of all documents is needed; this read grows with the store.
         all_roots: whether all nodes without a source document are needed; this reads the whole store.
     """

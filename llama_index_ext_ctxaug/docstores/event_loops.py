@@ -1,4 +1,4 @@
-"""Async clients whose pooled connections belong to the event loop that opened them."""
+"""Async clients with pooled connections that belong to the event loop that opened them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _loops: dict[int, Callable[[], object]] = {}
 def own_loop(client: Any) -> Iterator[None]:
     """Use an async client in the first event loop that asks for it, and in no other.
 
-    A pool that serves a second loop hands out connections that hang in the first one.
+    In a second loop, a pool returns connections that hang in the first one.
 
     Raises:
         NotImplementedError: the client's connections belong to another loop.

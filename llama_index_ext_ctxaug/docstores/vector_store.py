@@ -39,7 +39,7 @@ class VectorStoreDocstore(ReadOnlyDocstore):
     file (`document_key`) are found by their metadata. Without links, offsets or numbers the order of nodes
     is unknown, so they get no neighbors.
 
-    **On failure**: an error of the vector store is raised as it is.
+    **On failure**: an error of the vector store is raised unchanged.
 
     Args:
         vector_store: the vector store.

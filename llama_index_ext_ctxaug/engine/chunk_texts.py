@@ -122,7 +122,7 @@ class ChunkTexts:
         return known
 
     def _part(self, chunk: Chunk, noted: TextChunk) -> TextChunk:
-        """Place a part of a chunk where it is in the whole one."""
+        """Place a part of a chunk by its position in the whole chunk."""
         whole = self._known.get(chunk.cut.node_id) if chunk.cut else None
         place = whole.text.find(noted.text) if whole is not None else -1
         if whole is None or whole.start is None or place < 0:

@@ -16,7 +16,7 @@ dispatcher = get_dispatcher(__name__)
 
 
 class FlowPostprocessor(BaseNodePostprocessor):
-    """A postprocessor whose algorithm is one flow for the sync and the async path."""
+    """A postprocessor with one flow as its algorithm, for the sync and the async path."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_assignment=True)
 

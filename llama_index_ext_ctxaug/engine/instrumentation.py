@@ -142,7 +142,7 @@ def _recording_span() -> Any:
 
 
 def _span_attributes(end: ContextAugmentationEndEvent, result: Sequence[NodeWithScore]) -> dict[str, Any]:
-    """Return the figures under OpenTelemetry's names for retrieval where there is one, else under our own."""
+    """Return the figures under OpenTelemetry's names for retrieval if they exist, else under our own."""
     figures = {
         "augmenter": end.augmenter,
         "hits": end.num_hits,

@@ -104,7 +104,7 @@ class CachedLLM(LLM):
 
     @property
     def fingerprint(self) -> str:
-        """A text that differs for models and parameters whose replies may differ."""
+        """A text that differs for models and parameters that may reply differently."""
         parameters = {name: getattr(self.llm, name, None) for name in ("temperature", "max_tokens")}
         return json.dumps([self.llm.metadata.model_name, parameters])
 

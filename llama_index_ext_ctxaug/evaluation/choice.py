@@ -113,7 +113,7 @@ def paired_interval(differences: Mapping[str, float], seed: int = 0) -> Interval
 def filter_by_threshold(
     items: Sequence[T], values: Sequence[float], threshold: float | None
 ) -> tuple[list[T], bool]:
-    """Return the items whose value is at most the threshold.
+    """Return the items with values up to the threshold.
 
     Args:
         items: the items to filter.

@@ -1,4 +1,4 @@
-"""Split a context into blocks: the chunks that went to the model, and why each is there."""
+"""Split a context into blocks: the chunks that the model got, and the reason for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context map: each document as strips of its chunks, with what went to the model and why."""
+"""The context map: each document as strips of its chunks, with those that the model got, and why."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _passages(
 
 
 def _spans(texts: Mapping[str, str], nodes: Sequence[BaseNode]) -> Iterator[tuple[str, int, int]]:
-    """Yield the place of each chunk whose text is part of its document."""
+    """Yield the place of each chunk with text that is part of its document."""
     last: dict[str, int] = {}
     for node in nodes:
         document, text = node.ref_doc_id or "", node.get_content(metadata_mode=MetadataMode.NONE)

@@ -53,7 +53,7 @@ class Question:
         text: its wording.
         expected_ids: groups of node ids: one node of each group is wanted (AutoRAG's `retrieval_gt`).
         evidence: spans of documents that the context should hold.
-        answers: accepted answers, any of which counts.
+        answers: accepted answers; any of them counts.
         line: line of the file it was read from.
     """
 

@@ -16,7 +16,7 @@ Records = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Table:
-    """A table for a reader: headings, and rows whose first cell is text and the others numbers."""
+    """A table for a reader: headings, and rows of a text followed by numbers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]

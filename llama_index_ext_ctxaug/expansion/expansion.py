@@ -52,8 +52,8 @@ class Reach:
 class Expansion:
     """The chunks of one call: the hits, and what a policy adds to them.
 
-    A policy calls `expand`, or `walk` and `take`, and may change `chunks` and `priority`. What it needed and
-    could not have it adds to `missing`, `refused` and `stops`, which are reported.
+    A policy calls `expand`, or `walk` and `take`, and may change `chunks` and `priority`. It adds nodes
+    that it needed and could not get to `missing`, `refused` and `stops`, which are reported.
 
     Attributes:
         hits: the distinct hits by node id, by rank.

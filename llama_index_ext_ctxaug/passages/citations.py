@@ -107,7 +107,7 @@ def _plain(text: str) -> tuple[str, list[int], list[int]]:
     length = 0
     for match in _WORD.finditer(text.translate(_PLAIN)):
         word = match[0]
-        # Scripts without spaces are wrapped anywhere, so that white space in them is no part of the text.
+        # Scripts without spaces are wrapped anywhere, so that white space in them is not part of the text.
         if words and not (unspaced(words[-1][-1]) and unspaced(word[0])):
             words.append(" ")
             length += 1

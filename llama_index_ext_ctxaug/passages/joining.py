@@ -177,7 +177,7 @@ class _Joiner:
     agree: bool = True  # all chunks have offsets, and no joint contradicts them
     cursor: int | None = None  # place of the text's end, in the offset base of `placed`
     placed: TextChunk | None = None  # the chunk whose offset base the cursor counts in
-    run_start: int = 0  # from here on, places in the text and in the offset base go in step
+    run_start: int = 0  # from here on, places in the text and in the offset base advance together
     header: str = ""  # of the table that the text ends in
 
     def add(self, chunk: TextChunk) -> None:

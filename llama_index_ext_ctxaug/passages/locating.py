@@ -233,7 +233,7 @@ class _Search:
         return [*(_mirror(place, size) for place in before[:0:-1]), *behind]
 
     def _follow(self, pieces: Sequence[str], claims: Places, first: Span) -> list[Span | None]:
-        """Return the places of pieces of which the first is at a known one."""
+        """Return the places of pieces, given the place of the first."""
         places: list[Span | None] = [first]
         last, claimed = first, claims[0]
         for piece, claim in zip(pieces[1:], claims[1:], strict=True):
@@ -282,7 +282,7 @@ class _Search:
         return Span(first, self._letter(first, len(letters) - 1) + 1)
 
     def _letter(self, start: int, count: int) -> int:
-        """Return the place of the letter behind so many others, white space not counted."""
+        """Return the place of the letter after this many others, white space not counted."""
         while count:
             part = self.text[start : start + count]
             start += count

@@ -51,7 +51,7 @@ class Surroundings:
 
 
 def is_text(node: BaseNode) -> bool:
-    """Return True if a node of any class is text alone; what has an image or stands for an index is not."""
+    """Return True if a node of any class is text alone; a node with an image or for an index is not."""
     if type(node) is TextNode:  # the fast path for nearly all nodes
         return True
     if isinstance(node, Node):  # a Document is one
@@ -80,7 +80,7 @@ def compose(
     score: PassageScore = "best",
     marks: Marks | None = None,
 ) -> NodeWithScore:
-    """Make one node of chunks whose text is joined.
+    """Make one node of chunks, given their joined text.
 
     Metadata, templates and excluded keys are those of the best hit; each chunk's own metadata is in its
     piece of the provenance.

@@ -29,7 +29,7 @@ def read_provenance(node: BaseNode) -> Provenance | None:
 
     Returns:
         The provenance, or None for a node that an augmenter neither added nor made: an unchanged hit, or
-        a node whose metadata has something else under that key.
+        a node with something else under that metadata key.
     """
     value = node.metadata.get(PROVENANCE_KEY)
     return decode(value, node) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Parents in the place of their chunks, if enough of these were retrieved."""
+"""Replace chunks by their parent if enough of them were retrieved."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class _Merge:
             self.gaps.update((id_, ends) for id_, ends in between.items() if id_ not in self.levels)
 
     def _of_own_text(self, tree: Tree) -> Tree:
-        """Part edited hits from their parents: a parent replaces only children whose text it holds.
+        """Separate edited hits from their parents: a parent replaces only children with text that it holds.
 
         Where no text of a parent's children is in it, and no offsets say that it should be, the parent is
         another text, such as a summary, and replaces them all.

@@ -1,4 +1,4 @@
-"""Relevant segment extraction, as dsRAG has it."""
+"""Relevant segment extraction, as in dsRAG."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RelevantSegmentExtractionPostprocessor(ContextAugmenter):
 
     A chunk between two good hits belongs to their segment, a poor hit far off does not. The parameters
     are dsRAG's, under its names; None takes the value of `preset`. `RelevantSegmentsPostprocessor` fills a
-    budget better; use this one for what dsRAG gives.
+    budget better; use this one for dsRAG's results.
 
     **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else that
     gives their order. Relevance from 0 to 1 is expected, such as a reranker's; other scores are normalized

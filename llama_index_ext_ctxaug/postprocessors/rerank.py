@@ -1,4 +1,4 @@
-"""Any reranker, made safe: fallback, top-n over overlapping windows, a limit of what it reads."""
+"""Any reranker, made safe: fallback, top-n over overlapping windows, a limit on its input."""
 
 from __future__ import annotations
 

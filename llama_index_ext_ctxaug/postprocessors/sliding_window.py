@@ -75,7 +75,7 @@ class SlidingWindowPostprocessor(FlowPostprocessor):
     def _windows(
         self, whole: NodeWithScore, tokenizer: Tokenizer, seen: set[tuple[str, str]]
     ) -> list[NodeWithScore]:
-        """Return the windows of a node whose text no window of its document has had yet."""
+        """Return the windows of a node with text that no window of its document has had yet."""
         if not is_text(whole.node):
             return [whole]
         node = as_text_node(whole.node)

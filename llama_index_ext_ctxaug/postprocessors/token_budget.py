@@ -41,7 +41,7 @@ class TokenBudgetPostprocessor(FlowPostprocessor, BudgetOptions):
     With `budget_unit="sentence"` the first node that does not fit gives the sentences that do, as nodes of
     their own: those with words of the query first.
 
-    **On failure**: the best node is kept whole even where it alone exceeds the budget; with
+    **On failure**: the best node is kept whole even if it alone exceeds the budget; with
     `budget_unit="sentence"` it is cut, and the budget is never exceeded. A whole node over the budget, and
     hits that do not fit, are logged as warnings and named in the end event.
 

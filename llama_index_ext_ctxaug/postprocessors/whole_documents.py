@@ -17,10 +17,10 @@ MAX_DOCUMENTS = 2
 
 
 class WholeDocumentsPostprocessor(ContextAugmenter):
-    """Give whole documents where all hits are of at most two, and these fit into `token_budget`.
+    """Give whole documents if all hits are from at most two, and these fit into `token_budget`.
 
-    Where they do not fit, each document is given from its first hit to its last. Hits of three documents
-    or more stay as they are. Use it where documents are short, such as notes or questions with answers.
+    If they do not fit, each document is given from its first hit to its last. Hits of three documents
+    or more stay unchanged. Use it where documents are short, such as notes or questions with answers.
 
     **Requires**: a docstore that holds the chunks, and PREVIOUS/NEXT relationships or anything else that
     gives their order. No query is needed.

@@ -19,7 +19,7 @@ Fill = Callable[[str, Sequence[str]], Iterable[str]]
 
 @dataclass(frozen=True)
 class ShareRule:
-    """A parent replaces its children where enough of it was retrieved.
+    """A parent replaces its children if enough of it was retrieved.
 
     Attributes:
         threshold: the share, from 0 to 1, that must be exceeded.
@@ -105,7 +105,7 @@ class BudgetRule:
     Attributes:
         budget: tokens of the whole output.
         tokens: length of a node's text.
-        min_children: least number of children; less than two counts as two.
+        min_children: minimum number of children; less than two counts as two.
         cost: tokens that a node takes of the budget; None where that is its length.
     """
 
@@ -138,7 +138,7 @@ def merge_by_budget(hits: Iterable[str], tree: Tree, rule: BudgetRule, allowed: 
     """Keep hits one by one, best first, while the budget lasts; after each one climb as far as parents merge.
 
     Args:
-        hits: ids of the hits, best first; one that does not fit is passed over.
+        hits: ids of the hits, best first; one that does not fit is skipped.
         tree: parents and children.
         rule: decides which parents merge.
         allowed: returns True if a parent may merge.

@@ -156,7 +156,7 @@ class _Cutter:
         """Return the parts of the text that units and their headers make, those that touch made one."""
         wanted = {*chosen, *(number for each in chosen for number in units[each].header)}
         for numbers in (range(len(units)), range(len(units) - 1, -1, -1)):
-            # What is shared with a kept chunk joins it to the unit beside.
+            # Text shared with a kept chunk joins that chunk to the unit beside it.
             edge = list(takewhile(shared.__contains__, numbers))
             if edge and len(edge) < len(units) and numbers[len(edge)] in wanted:
                 wanted.update(edge)

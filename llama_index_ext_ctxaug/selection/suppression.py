@@ -123,7 +123,7 @@ def _noted(node: BaseNode) -> list[_Stretch]:
 def _joined(
     hits: Sequence[NodeWithScore], places: Callable[[BaseNode], list[_Stretch]], least: int
 ) -> list[NodeWithScore]:
-    """Join windows that share at least so many characters at their places in one text."""
+    """Join windows that share at least this many characters at their places in one text."""
     texts: dict[Hashable, list[tuple[_Stretch, int]]] = {}
     for number, hit in enumerate(hits):
         for place in places(hit.node):

@@ -1,4 +1,4 @@
-"""The node before, after or above another: a ladder of sources, of which the first that answers counts.
+"""The node before, after or above another: a ladder of sources; the first that answers counts.
 
 1. the node's own relationship;
 2. the relationship of the store's copy of the node, since a vector store may have dropped it;
@@ -89,7 +89,7 @@ class Adjacency:
         return self.reread(node)
 
     def reread(self, node: BaseNode) -> Relations:
-        """Return the relations of a node whose stored copy has been loaded since."""
+        """Return the relations of a node after its stored copy has been loaded."""
         self._relations.pop(node.id_, None)
         return self.relations(node)
 

@@ -1,4 +1,4 @@
-"""Check an index or a docstore for what keeps augmenters from working well, each finding with its remedy."""
+"""Check an index or a docstore for problems that hinder augmenters, each with its remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FindingKind = Literal[
 
 
 class Finding(NamedTuple):
-    """Something that keeps augmenters from working well.
+    """A problem that hinders augmenters.
 
     Attributes:
         kind: identifies the finding.
@@ -83,7 +83,7 @@ def diagnose(
     """Check an index or a docstore on a sample of chunks, in two batched reads whatever its size.
 
     Args:
-        index_or_docstore: the index whose nodes augmenters shall expand, or the docstore that they read.
+        index_or_docstore: the index with the nodes to expand, or the docstore that augmenters read.
         nodes: chunks as a retriever returns them; at most 50 are examined. None to retrieve some from the
             index, which embeds one query, or to take them from a docstore in memory.
 

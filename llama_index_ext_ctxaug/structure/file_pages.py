@@ -24,7 +24,7 @@ class FilePages:
     """The order of the pages of files.
 
     Reads the store's list of all documents, once per call and only where a page ends; that read grows with
-    the store. For files whose pages are nodes without a source it reads all nodes. A store that finds nodes
+    the store. If pages are nodes without a source, it reads all nodes. A store that finds nodes
     by their metadata is read for the nodes of the file instead.
 
     Attributes:
@@ -35,7 +35,7 @@ class FilePages:
         namesakes: for the values of document keys that several files have, one of these files.
         doubtful: for files whose pages may be of several files, two pages that follow one another, and the
             metadata key in which they differ.
-        unordered: files of which some pages have no known order.
+        unordered: files with some pages of unknown order.
     """
 
     reader: BatchReader

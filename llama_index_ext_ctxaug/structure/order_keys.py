@@ -45,7 +45,7 @@ class OrderKeys:
     """Metadata keys that give the document of a node and its place there.
 
     Attributes:
-        document: keys whose equal values make several documents one; empty for off.
+        document: keys that make documents with equal values one; empty for off.
         page: key that orders the documents of a file.
         previous_id: key of the id of the node before.
         next_id: key of the id of the node after.
@@ -146,7 +146,7 @@ def _names_owner(key: str) -> bool:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as text; None where it stands for a missing one."""
+    """Return a value as text; None if it marks a missing one."""
     number = None if isinstance(value, str) else whole_number(value)
     if number is not None:
         return str(number)

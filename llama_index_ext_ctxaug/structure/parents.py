@@ -121,7 +121,7 @@ class Ancestry:
         """Yield unread nodes that may show that a hit is below another surviving node.
 
         That other node has children, is of the same document and is not known to be below the unread
-        one. Where all hits are leaves of one even hierarchy there is none.
+        one. If all hits are leaves of one even hierarchy, no such node exists.
         """
         wide: dict[str | File | None, list[str]] = {}
         for id_ in surviving:
@@ -137,7 +137,7 @@ class Ancestry:
                     yield way[-1]
 
     def _look_into_copies(self) -> list[str]:
-        """Return the hits whose stored copies were loaded since, with their links read again."""
+        """Return the hits with stored copies loaded since, with their links read again."""
         ids = [id_ for id_ in self._copies_wanted if id_ in self.links.reader.stored]
         for id_ in ids:
             self.links.reread(self.hits[id_])

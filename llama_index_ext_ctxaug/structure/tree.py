@@ -37,7 +37,7 @@ class Tree:
     def of(cls, stated: Mapping[str, str], children: Mapping[str, Children]) -> Tree:
         """Build from links that may contradict each other.
 
-        A link to a parent whose list of children leaves the node out is dropped. A parent that is not loaded
+        A link to a parent is dropped if the parent's list of children omits the node. A parent that is not loaded
         is placed under the node that lists it, unless that closes a cycle. A cycle loses the links that
         no list confirms, or all of its links if lists confirm each of them.
         """
@@ -124,7 +124,7 @@ def _way_up(parents: Mapping[str, str], node_id: str) -> dict[str, None]:
 
 
 def _on_cycles(parents: Mapping[str, str]) -> list[str]:
-    """Return the ids whose chain of parents leads back to themselves."""
+    """Return the ids that are on a cycle of parents."""
     found: list[str] = []
     first_seen_from: dict[str, str] = {}
     for start in parents:

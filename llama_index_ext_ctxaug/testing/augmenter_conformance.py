@@ -1,4 +1,4 @@
-"""The promises of every postprocessor of this package, as tests for those that other people write."""
+"""The promises of every postprocessor of this package, as tests for third-party ones."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def role_of(hit: NodeWithScore) -> str:
 
 
 def hits_in(hit: NodeWithScore) -> list[str]:
-    """Return the ids of the hits that an output node is, holds or stands for."""
+    """Return the ids of the hits that an output node is, holds or replaces."""
     provenance = read_provenance(hit.node)
     if provenance is None:
         return [hit.node.node_id]
@@ -76,7 +76,7 @@ def hits_in(hit: NodeWithScore) -> list[str]:
 
 
 def stored_ids_in(hit: NodeWithScore) -> list[str]:
-    """Return the ids of the stored nodes whose text an output node holds."""
+    """Return the ids of the stored nodes with text in an output node."""
     provenance = read_provenance(hit.node)
     if provenance is not None and provenance.pieces:
         return [piece.node_id for piece in provenance.pieces]

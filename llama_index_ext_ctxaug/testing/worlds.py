@@ -1,4 +1,4 @@
-"""Hypothesis strategies: documents in a store, with all that goes wrong with links, and hits among them."""
+"""Hypothesis strategies: documents in a store, with faulty links, and hits among them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def worlds(draw: st.DrawFn, *, tidy: bool | None = None, max_chunks: int = 8, pa
 
 
 def _texts(draw: st.DrawFn, size: int, source_id: str) -> list[str]:
-    """Make texts of which some open with a heading."""
+    """Make texts, some of which open with a heading."""
     headings = draw(st.lists(st.sampled_from(["", "", "# Part\n\n"]), min_size=size, max_size=size))
     return [f"{heading}This is chunk {number} of {source_id}.\n\n" for number, heading in enumerate(headings)]
 

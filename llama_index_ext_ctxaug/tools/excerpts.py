@@ -53,7 +53,7 @@ def end_within(text: str, max_tokens: int, count: CountTokens) -> int:
 
     sentences = [span.start + part.start for span in sentence_spans(text[part.start :])]
     for starts in (sentences, [span.start for span in word_spans(text, part)]):
-        # What begins at the bound may begin inside a sentence or a word.
+        # Text that begins at the bound may begin inside a sentence or a word.
         start = _last_fit([start for start in reversed(starts) if start > part.start or not skipped], fits)
         if start is not None:
             return start

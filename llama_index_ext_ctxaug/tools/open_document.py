@@ -147,7 +147,7 @@ class OpenDocument:
         return Span(own.start if own else 0, next(ends, len(self.text)))
 
     def edge_message(self, side: Literal["before", "after"]) -> str:
-        """Return the sentence that says why there is nothing more to read on a side."""
+        """Return the sentence that says why nothing is left to read on a side."""
         if side == "after":
             return NO_MORE_AFTER if self.after.blocked else DOCUMENT_END
         return NO_MORE_BEFORE if self.before.blocked else DOCUMENT_START

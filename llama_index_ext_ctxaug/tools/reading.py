@@ -122,7 +122,7 @@ class Reading:
     Attributes:
         passages: what was read; those found by a search in order of rank.
         outline: the headings of a document.
-        message: a sentence to the model besides the passages; "" for none.
+        message: a sentence to the model in addition to the passages; "" for none.
     """
 
     passages: tuple[Passage, ...] = ()

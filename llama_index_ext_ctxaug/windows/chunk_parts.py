@@ -27,7 +27,7 @@ def cut_chunk(chunk: Chunk, spans: Sequence[Span]) -> list[Chunk]:
         spans: parts of its text in order, none touching another.
 
     Returns:
-        Chunks whose nodes are exact slices, with provenance back to the node and the document.
+        Chunks with nodes that are exact slices, with provenance back to the node and the document.
     """
     node = cast(TextNode, chunk.node)
     if read_provenance(node) is None:

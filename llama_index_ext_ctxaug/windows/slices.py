@@ -52,7 +52,7 @@ def cut_node(node: TextNode, provenance: Provenance, start: int, end: int) -> Ba
         end: end of the part, exclusive.
 
     Returns:
-        A new node whose text is `node.text[start:end]`. Its id is derived from source, place and text; its
+        A new node with the text `node.text[start:end]`. Its id is derived from source, place and text; its
         metadata is the node's, without the windows of a sentence window parser; `start_char_idx` and
         `end_char_idx` are correct if the node's are. The first part keeps PREVIOUS, the last NEXT.
     """
@@ -123,7 +123,7 @@ def _part(
 
 
 def _join_pieces(first: tuple[Piece, ...], second: tuple[Piece, ...], shift: int) -> tuple[Piece, ...]:
-    """Join the pieces of two parts, of which the second begins `shift` characters after the first."""
+    """Join the pieces of two parts; the second begins `shift` characters after the first."""
     pieces = list(first)
     for later in second:
         moved = later.moved(shift)

@@ -17,7 +17,7 @@ def read(kvstore: Any, keys: Keys) -> Values:
     """Read all keys.
 
     Raises:
-        ConnectionError: the table is throttled for so long that no key is read in several tries.
+        ConnectionError: the table is throttled, and no key is read in several tries.
     """
     from llama_index.storage.kvstore.dynamodb.base import convert_decimal_to_int_or_float
 

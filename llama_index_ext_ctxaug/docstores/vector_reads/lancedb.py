@@ -1,4 +1,4 @@
-"""Read of LanceDB, whose `get_nodes` quotes node ids as column names."""
+"""Read of LanceDB, since its `get_nodes` quotes node ids as column names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read of Milvus, whose client puts node ids between quotes without escaping them."""
+"""Read of Milvus, since its client puts node ids between quotes without escaping them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ async def aread(store: Any, wanted: Wanted) -> Sequence[BaseNode]:
 
 def _escaped(wanted: Wanted) -> Wanted:
     if isinstance(wanted, Mapping):
-        return wanted  # filters, whose values the store escapes
+        return wanted  # the store escapes the values of filters
     return [id_.replace("\\", "\\\\").replace("'", "\\'") for id_ in wanted]

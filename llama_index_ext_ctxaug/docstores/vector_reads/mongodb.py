@@ -1,4 +1,4 @@
-"""Read of MongoDB Atlas, whose vector store has no `get_nodes`: one `find`, without embeddings."""
+"""Read of MongoDB Atlas, since its vector store has no `get_nodes`: one `find`, without embeddings."""
 
 from __future__ import annotations
 

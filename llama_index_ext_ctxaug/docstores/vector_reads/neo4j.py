@@ -1,4 +1,4 @@
-"""Read of Neo4j, whose vector store has no `get_nodes`: one query of Cypher, without embeddings."""
+"""Read of Neo4j, since its vector store has no `get_nodes`: one query of Cypher, without embeddings."""
 
 from __future__ import annotations
 

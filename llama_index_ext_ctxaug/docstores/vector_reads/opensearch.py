@@ -1,4 +1,4 @@
-"""Read of OpenSearch, whose vector store has no `get_nodes`: one search, of at most 10,000 nodes."""
+"""Read of OpenSearch, since its vector store has no `get_nodes`: one search, of at most 10,000 nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read of Supabase, whose vector store has no `get_nodes`: records of its collection."""
+"""Read of Supabase, since its vector store has no `get_nodes`: records of its collection."""
 
 from __future__ import annotations
 

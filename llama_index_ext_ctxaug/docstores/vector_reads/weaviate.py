@@ -1,4 +1,4 @@
-"""Read of Weaviate, whose vector store has no `get_nodes`: objects of a collection, without vectors."""
+"""Read of Weaviate, since its vector store has no `get_nodes`: objects of a collection, without vectors."""
 
 from __future__ import annotations
 
