@@ -37,7 +37,7 @@ class Tree:
     def of(cls, stated: Mapping[str, str], children: Mapping[str, Children]) -> Tree:
         """Build from links that may contradict each other.
 
-        A link to a parent is dropped if the parent's list of children omits the node. A parent that is not loaded
+        A link to a parent is dropped if its list of children omits the node. A parent that is not loaded
         is placed under the node that lists it, unless that closes a cycle. A cycle loses the links that
         no list confirms, or all of its links if lists confirm each of them.
         """

@@ -127,7 +127,7 @@ def answered(llm: Any, **options: Any) -> Report:
 
 
 def test_answers_decide() -> None:
-    """Answers are in the rows, the records and the page, and the choice goes by their F1."""
+    """Rows, records and page have the answers, and their F1 decides the choice."""
     report = answered(scripted(from_context), metrics=None)
     assert {row.answer for row in report.rows if row.system == BASELINE} == {"I do not know."}
     assert [row.answer for row in report.rows if row.system == "next"] == [
@@ -195,7 +195,7 @@ def test_saved_rows_are_of_one_model(tmp_path: Path) -> None:
 
 
 def test_metrics_of_answers_need_a_model() -> None:
-    """Without a model a metric of answers is refused by name."""
+    """Without a model a metric of answers is rejected by name."""
     with pytest.raises(
         ConfigurationError, match="'answer_f1' measures the answer of a model; give compare llm="
     ):

@@ -92,7 +92,7 @@ def test_the_prompt_carries_excerpt_and_query(postprocess: Any) -> None:
 
 
 def test_the_model_of_the_settings(postprocess: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an LLM of its own it uses Settings.llm, as it is at the time of the call."""
+    """Without an LLM of its own it uses Settings.llm at the time of the call."""
     nodes = linked_document(3)
     augmenter = AutoPrevNextNodePostprocessor(docstore=docstore_of(nodes))
     llm = ScriptedLLM(answers=["NEXT"])

@@ -243,7 +243,7 @@ class Sized(ScriptedLLM):
 @pytest.mark.parametrize(
     ("context_window", "num_output", "expected"),
     [
-        (600, 16, 320),  # 600 - 16 - 3 - 256 = 325, of which 5 make no sentence
+        (600, 16, 320),  # 600 - 16 - 3 - 256 = 325, and 5 tokens make no sentence
         (600, -16, 340),  # from a model that does not state how long its answers may be
         (300, 16, 20),  # less than the stride
         (275, 16, 790),  # nothing is left, so there is no limit to apply

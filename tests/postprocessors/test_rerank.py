@@ -217,7 +217,7 @@ def test_the_reranker_gets_no_more_than_it_reads(postprocess: Postprocess, limit
 
 
 def test_a_node_as_long_as_the_reranker_reads_is_shown_whole(postprocess: Postprocess) -> None:
-    """A node with exactly so many tokens is not cut, and loses nothing that belongs to it."""
+    """A node of exactly the limit is not cut, and loses nothing that belongs to it."""
     reranker = Reranker(answer=lambda hits: hits, seen=[])
     node = TextNode(text="Some text.", metadata={"window": "Before. Some text. After."})
     content = node.get_content(metadata_mode=MetadataMode.EMBED)

@@ -88,7 +88,7 @@ def test_parts_that_touch_become_one() -> None:
 
 @pytest.mark.parametrize("end", [12, 15])
 def test_a_part_that_lies_in_the_other_adds_nothing(end: int) -> None:
-    """The larger part stays as it is, with the better of the two scores."""
+    """The larger part stays, with the better of the two scores."""
     node = TextNode(id_="n", text=TEXT)
     larger = part(node, 2, 15, -1.0)
     joined = join_overlapping(larger, part(node, 5, end, 0.0), 3)
