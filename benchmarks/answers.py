@@ -6,7 +6,7 @@
 A data set is a folder as for `evidence.py`, with `answers` in its questions. One model and one prompt serve
 all ways. All ways answer a question before the next one starts. Replies are kept in `--replies` by model
 and prompt, and equal contexts are answered once. A stopped run resumes, and its figures are paired. A way
-without a budget of its own gets as many hits as its output can hold. `--forms` compares forms of
+without a budget of its own gets the maximum number of hits whose output fits. `--forms` compares forms of
 one context instead, on questions of the split "tune"; `--all` compares all ways of
 `evidence.py`.
 """

@@ -8,8 +8,8 @@ A data set is a folder with `docs/*.txt` and `questions.jsonl` (a question, the 
 the characters of its evidence). `:SIZE` sets the tokens of its chunks, and `:bm25`, `:embedding` or
 `:fusion` (several are possible) the retrievers. Each way gets the same pool of 100 hits
 over the same chunks; plain top-k is also shown for other chunk sizes. A way with a token budget
-of its own gets the pool and the budget. The others get as many hits as their output can hold, and as much
-of the next hit's output as still fits (cut inside a chunk, which favors them). Tokens are
+of its own gets the pool and the budget. The others get the maximum number of hits whose output
+fits, and as much of the next hit's output as still fits (cut inside a chunk, which favors them). Tokens are
 counted on the final text, separators included. Questions of the split "eval" are reported;
 nothing was tuned on them. With `--results DIR` a stopped run resumes.
 """
@@ -45,7 +45,7 @@ class Task:
     """A data set and its retriever.
 
     Attributes:
-        folder: the data set; empty for the questions that come with this script.
+        folder: the data set; empty for this script's own questions.
         size: tokens of its chunks.
         retriever: "BM25", "embedding" or "fusion".
     """

@@ -37,7 +37,7 @@ class Result:
     """The results of a way, question by question.
 
     Attributes:
-        places: which questions these were, of those that were asked.
+        places: positions of the measured questions among those asked.
         share: evidence covered, questions by budgets.
         precision: share of the text's characters that are evidence.
         repeated: share of the text's characters that repeat others.

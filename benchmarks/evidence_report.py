@@ -36,7 +36,7 @@ class Title:
         retriever: "BM25", "embedding" or "fusion".
         size: tokens of a chunk.
         questions: how many.
-        scorer: what ranks anew where a way reranks.
+        scorer: ranks again for ways that rerank.
     """
 
     corpus: str

@@ -102,8 +102,8 @@ class Encoder:
 
     Args:
         model: its folder.
-        cache: a folder that keeps what was encoded: an array for the chunks of each cut and for the
-            questions, and one file for all other texts, by what the model reads of them.
+        cache: a folder that keeps the vectors: an array for the chunks of each cut and for the
+            questions, and one file for all other texts, by the tokens that the model reads.
     """
 
     def __init__(self, model: str, cache: Path | None) -> None:

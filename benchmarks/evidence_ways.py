@@ -95,7 +95,7 @@ class Way:
         store: the docstore that it reads.
         spans: returns the place of the text of a node.
         budgeted: it takes the whole pool and fills the budget by itself.
-        reranked: it embeds what it has grown.
+        reranked: it embeds the expanded text.
     """
 
     call: Call

@@ -89,7 +89,7 @@ class Reader:
         evidence: what is looked for.
         parts: the passages, the best first.
         left: tokens that are left.
-        calls: calls of tools so far.
+        calls: tool calls so far.
     """
 
     spec: ReadAroundToolSpec
@@ -167,7 +167,7 @@ def section(reader: Reader) -> None:
 
 
 def oracle(reader: Reader) -> None:
-    """Go towards the nearest evidence that was not shown yet."""
+    """Read towards the nearest evidence that was not shown yet."""
     while reader.calls < MAX_STEPS:
         steps = sorted(_distances(reader))
         if not any(reader.step(number, side) for _, number, side in steps[:1]) and not steps:

@@ -2,7 +2,7 @@
 
     python examples/brsr.py
     python examples/brsr.py --language zh
-The text ships with this file. No key, model or download is needed: similarity counts shared words
+
 The text ships with this file. No key, model or download is needed: similarity is that of shared words
 (in Chinese, characters), by an embedding made for tests. Pass your own `embed_model=` or `reranker=` to
 `BRSRPostprocessor`, and everything else stays as it is here.
