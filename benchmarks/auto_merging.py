@@ -234,7 +234,7 @@ def line(*cells: Any) -> str:
 def main() -> None:
     """Run all benchmarks and write the tables."""
     parser = argparse.ArgumentParser(description="Merging against LlamaIndex's AutoMergingRetriever.")
-    parser.add_argument("--part", choices=["memory", "remote"], help="both, where it is left out")
+    parser.add_argument("--part", choices=["memory", "remote"], help="both by default")
     parser.add_argument("--out", type=Path, help="also write the tables to this file")
     arguments = parser.parse_args()
     nodes = hierarchy()

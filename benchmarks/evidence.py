@@ -72,9 +72,9 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(description="How much evidence a number of tokens holds.")
+    parser = argparse.ArgumentParser(description="Evidence within a token budget.")
     parser.add_argument("--data", nargs="*", help="folders: DIR[:SIZE][:bm25][:embedding][:fusion]")
-    parser.add_argument("--model", help="a sentence-transformers model, to retrieve by embedding as well")
+    parser.add_argument("--model", help="a sentence-transformers model, to retrieve by embedding too")
     parser.add_argument("--cache", type=Path, help="a folder that keeps the embeddings")
     parser.add_argument("--questions", type=int, default=250, help="maximum of each data set")
     parser.add_argument(
@@ -90,11 +90,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--settings", action="store_true", help="compare parameters of one augmenter, not all augmenters"
     )
-    parser.add_argument("--only", default="", help="only ways whose name has this pattern, beside top-k")
+    parser.add_argument("--only", default="", help="only ways with names that match this pattern, and top-k")
     parser.add_argument("--split", choices=["eval", "tune"], default="eval", help="which questions to ask")
     parser.add_argument("--results", type=Path, help="a folder that keeps results, for runs of the same code")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a set and a retriever")
-    parser.add_argument("--out", type=Path, help="where to write the report, with the chart beside it")
+    parser.add_argument("--out", type=Path, help="file of the report; the chart is written beside it")
     return parser.parse_args()
 
 

@@ -306,7 +306,7 @@ def table(name: str, size: int, questions: int, rows: dict[str, list[list[float]
 
 def main() -> None:
     """Measure each data set; print and write the tables."""
-    parser = argparse.ArgumentParser(description="Does reading on pay?")
+    parser = argparse.ArgumentParser(description="Evidence shown by reading on.")
     parser.add_argument("--data", nargs="*", default=[""], help="folders: DIR[:SIZE]")
     parser.add_argument("--questions", type=int, default=60, help="maximum of each data set")
     parser.add_argument("--url", help="an OpenAI-compatible endpoint, for the way that asks a model")

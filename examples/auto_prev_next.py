@@ -65,7 +65,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--top-k", type=int, default=4, help="hits to retrieve (default 4)")
     parser.add_argument("--num-nodes", type=int, default=1, help="chunks to add on a side (default 1)")
-    parser.add_argument("--decide", choices=["each", "together"], default="each", help="a call a hit, or one")
+    parser.add_argument(
+        "--decide", choices=["each", "together"], default="each", help="one call per hit, or one for all"
+    )
     parser.add_argument("--api-base", help="an OpenAI-compatible endpoint")
     parser.add_argument("--model", default="gpt-4o-mini", help="name of the model (default gpt-4o-mini)")
     return parser.parse_args()

@@ -32,7 +32,7 @@ settings.load_profile("here")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail skipped tests where CTXAUG_NO_SKIPS is set: a skipped check proves nothing."""
+    """Fail skipped tests if CTXAUG_NO_SKIPS is set: a skipped check proves nothing."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CTXAUG_NO_SKIPS"):
         report.outcome = "failed"

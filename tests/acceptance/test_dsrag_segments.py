@@ -25,7 +25,13 @@ SUMS = [
         id="five poor chunks are not bridged",
     ),
     pytest.param(
-        [[1, P, P, P, P, P, 1]], [7], 5, 20, 0.5, [(0, 1, 1.0), (6, 7, 1.0)], id="nor with a shorter maximum"
+        [[1, P, P, P, P, P, 1]],
+        [7],
+        5,
+        20,
+        0.5,
+        [(0, 1, 1.0), (6, 7, 1.0)],
+        id="not bridged with a shorter maximum",
     ),
     pytest.param([[1, 1, 1, 1]], [4], 2, 10, 0.5, [(0, 2, 2.0), (2, 4, 2.0)], id="maximum length"),
     pytest.param([[1, 1, 1, 1]], [4], 5, 3, 0.5, [(0, 3, 3.0)], id="maximum total"),

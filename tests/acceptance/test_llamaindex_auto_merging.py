@@ -72,7 +72,7 @@ def test_levels_of_the_example_document(postprocess: Any) -> None:
 
 @pytest.mark.parametrize("score", [0.0, 0.3, None])
 def test_a_parent_has_the_score_of_its_only_child(postprocess: Any, score: float | None) -> None:
-    """0.0 stays 0.0 and 0.3 stays 0.3; None stays None, where LlamaIndex's recursion makes it 1.0."""
+    """0.0 stays 0.0 and 0.3 stays 0.3; None stays None, though LlamaIndex's recursion makes it 1.0."""
     tree = family()
     for rule in ("max", "mean"):
         result = postprocess(merger(tree, 0, parent_score=rule), tree.retrieved("P.0", scores=[score]))

@@ -129,7 +129,7 @@ def test_a_hit_keeps_its_score(
     [("previous", [0, 1, 4, 5, 6]), ("next", [1, 2, 3, 6, 7, 8]), ("both", [0, 1, 2, 3, 4, 5, 6, 7, 8])],
 )
 def test_two_hits_far_apart(postprocess: Any, mode: str, expected: list[int]) -> None:
-    """Two windows of two chunks become one run where they touch."""
+    """Two windows of two chunks become one run if they touch."""
     nodes = linked_document(10)
     augmenter = PrevNextNodePostprocessor(docstore=docstore_of(nodes), mode=mode, num_nodes=2)
     assert places(postprocess(augmenter, hits(nodes, [1, 6])), nodes) == expected

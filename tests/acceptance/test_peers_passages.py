@@ -143,7 +143,7 @@ class TestAdjacentHits:
         assert passage.node.node_id not in {node.node_id for node in nodes}
 
     def test_separator(self, postprocess: Postprocess):
-        """Three chunks are joined by a blank line where the parameter says so."""
+        """Three chunks are joined by a blank line if the parameter sets it."""
         nodes = linked_document(["one", "two", "three"])
         (passage,) = self.merge(postprocess, hits(nodes, [2, 0, 1]), chunk_separator="\n\n")
         assert passage.node.text == "one\n\ntwo\n\nthree"

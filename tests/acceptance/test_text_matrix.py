@@ -183,7 +183,7 @@ CASES = [
 @pytest.mark.parametrize("stored", [True, False], ids=["document", "no document"])
 @pytest.mark.parametrize(("postprocess", "parser", "text", "augmenter"), CASES, indirect=["postprocess"])
 def test_matrix(postprocess: Postprocess, parser: str, text: str, stored: bool, augmenter: str):
-    """Claims are true, hits whole, chunks in order, holes real, and the text exact where it can be."""
+    """Claims are true, hits whole, chunks in order, holes real, and the text exact if possible."""
     document, nodes, leaves = parsed(parser, text)
     store = docstore_of(nodes, [document] if stored else [])
     order = {node.node_id: number for number, node in enumerate(leaves)}

@@ -186,7 +186,7 @@ class ByIdOnly(Unknown):
 
 
 def test_a_vector_store_that_reads_by_id_alone(postprocess: Postprocess) -> None:
-    """Where it lists no document, links are followed; where it lacks a node, they end."""
+    """If the store lists no document, links are followed; if it lacks a node, expansion ends."""
     store, chain = ByIdOnly(), linked_document(12)
     store.add([*chain[:2], *chain[3:]])
     augmenter = PrevNextNodePostprocessor(docstore=VectorStoreDocstore(store), num_nodes=4, mode="both")

@@ -96,7 +96,7 @@ def runs(order: Sequence[str], found: Collection[str]) -> list[list[str]]:
 
 
 def linked(files: Sequence[File], key: Any) -> list[BaseNode]:
-    """Return the nodes of the files, linked where they show their order without doubt."""
+    """Return the nodes of the files, linked if they show their order without doubt."""
     shown = [node for file in files if file.is_shown for node in file.stored]
     linker = NeighborLinker(document_key=key)
     doubtful = any(problem.kind == "differing_page" for problem in linker.check(shown).problems)

@@ -122,7 +122,7 @@ def test_gaps_are_filled_in_order(postprocess: Any, gaps: int, expected: list[st
 
 
 def test_a_filled_gap_has_the_score_that_neighbors_have(postprocess: Any) -> None:
-    """With neighbor_score="inherit" it has the score of the nearest hit; with "none" it comes last."""
+    """With neighbor_score="inherit" a filled child has the nearest hit's score; with "none" it is last."""
     tree = family(9)
     found = tree.retrieved("P.0", "P.2", "P.6")
     assert ids(postprocess(merger(tree), found)) == ["P.0", "P.2", "P.6", "P.1"]
@@ -390,7 +390,7 @@ def test_what_was_refused_is_reported(postprocess: Any, ends: list) -> None:
 
 
 def test_what_takes_in_others_says_what_it_was(postprocess: Any) -> None:
-    """A retrieved parent is a hit; one that was added as a neighbor replaces the hits below it."""
+    """A retrieved parent stays a hit; a parent added as a neighbor replaces the hits below it."""
     tree = family()
     (taken,) = postprocess(merger(tree), tree.retrieved("P", "P.1"))
     assert read_provenance(taken.node).role == "hit"

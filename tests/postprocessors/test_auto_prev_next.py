@@ -446,7 +446,7 @@ def test_together_with_a_failing_model(postprocess: Any) -> None:
 
 
 def test_rounds_walk_on(postprocess: Any, decisions: list[DirectionsChosenEvent]) -> None:
-    """max_rounds asks again with the grown context, in reading order, until the answer is NONE."""
+    """max_rounds asks again with the expanded context, in reading order, until the answer is NONE."""
     nodes = linked_document(12)
     llm = ScriptedLLM(answers=["NEXT", "PREVIOUS", "NEXT", "NONE"])
     store = ObservedDocstore(docstore_of(nodes))

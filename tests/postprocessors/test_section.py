@@ -132,7 +132,7 @@ def test_the_last_heading_before_a_hit_is_its_own(postprocess: Postprocess) -> N
 
 
 def test_without_a_heading_any_ends_the_section(postprocess: Postprocess) -> None:
-    """A hit without a heading before it, as in a preface, grows to the first heading of any level."""
+    """A hit without a heading before it, as in a preface, expands to the first heading of any level."""
     nodes = linked_document(["Preface.", "Hit.", "More.", "### Deep\n\nText.", "# One\n\nText."])
     augmenter = section(nodes, stop_at="same_or_higher")
     assert grown(postprocess(augmenter, hits(nodes, [1])), nodes) == [0, 1, 2]

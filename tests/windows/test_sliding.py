@@ -169,7 +169,7 @@ def test_each_window_adds_text(count: Callable[[str], int], tokens: int, stride:
 def test_a_last_window_that_adds_little(
     units: int, window: int, stride: int, places: list[tuple[int, int]]
 ) -> None:
-    """It replaces its neighbor if the text stays covered; otherwise a short one is filled."""
+    """The last window replaces its neighbor if the text stays covered; otherwise a short one is filled."""
     text = "abcdefghi"[:units]
     windows = cut(text, window, stride, len, split_sentences=list)
     assert [(one.start, one.end) for one in windows] == places
