@@ -151,7 +151,7 @@ def test_filters_hold(tree: Hierarchy, rule: dict[str, Any]) -> None:
 @many
 @given(hierarchies(), st.integers(1, 3))
 def test_levels_are_limited(tree: Hierarchy, levels: int) -> None:
-    """A merged parent is at most `max_levels` above a hit, with every child giving way to it."""
+    """With a threshold of 0, a merged parent is at most `max_levels` above a hit."""
     result = both_ways(tree, simple_ratio_thresh=0, max_levels=levels)
     for hit in result:
         provenance = read_provenance(hit.node)
