@@ -125,6 +125,7 @@ class Adjacency:
         if id_ is not None or not self.repair:
             return Follower(id_)
         yield from self.with_copy(node, self.needed(node, direction))
+        yield self.needed(node, direction)  # by what the copy alone names, such as the parent
         id_ = self.link(node, direction)
         if id_ is None and node.node_id in self._siblings(node):
             id_ = yield from self._in_family(node, direction, ahead, below)
