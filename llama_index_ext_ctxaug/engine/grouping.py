@@ -93,9 +93,10 @@ def _in_order(document: Sequence[Passage], texts: ChunkTexts) -> list[list[Passa
     Pages that are kept apart are a group each.
     """
     links = texts.expansion.links
-    sources: dict[str | None, list[Passage]] = {}
+    sources: dict[str, list[Passage]] = {}
     for passage in document:
-        sources.setdefault(links.source(passage.chunks[0].node), []).append(passage)
+        node = passage.chunks[0].node
+        sources.setdefault(links.source(node) or node.node_id, []).append(passage)
     for same_source in sources.values():
         places = {id(passage): _place(passage.chunks[0], texts) for passage in same_source}
         if len({kind for kind, _ in places.values()}) == 1:
