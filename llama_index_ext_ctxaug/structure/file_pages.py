@@ -160,11 +160,12 @@ class FilePages:
 def _after(pages: Pages, id_: str, step: int) -> Iterator[tuple[str, bool]]:
     """Yield the pages after one (before it, if step is -1), with True from the first guess on."""
     links = [(pages.order.followers, False), (pages.order.guessed, True)]
+    if step == -1:
+        links = [({after: before for before, after in pairs.items()}, guess) for pairs, guess in links]
     place, is_guess = pages.ids.index(id_), False
     seen = {place}
     while True:
-        for pairs, guess in links:
-            beside = pairs if step == 1 else {after: before for before, after in pairs.items()}
+        for beside, guess in links:
             if place in beside:
                 place, is_guess = beside[place], is_guess or guess
                 break

@@ -17,7 +17,7 @@ from llama_index.core.schema import BaseNode
 Direction = Literal["previous", "next"]
 
 File = tuple[str, ...]
-"""What several documents share: the values of the document keys, and the owner and place of the file."""
+"""The identity of a file: the values of the document keys, and the owner and place of the file."""
 
 NUMBER_KEYS = ("chunk_id", "split_id", "page_label")
 """Metadata keys under which chunkers number chunks."""
